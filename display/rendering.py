@@ -201,8 +201,11 @@ def _usage(used: Usage) -> str:
 
 
 def fields_of(value: object) -> str:
-    """The fields of *value* that are not at their default, as ``name=value``."""
+    """The fields of *value* that are not at their default, as ``name=value``; of a notice not its time."""
     fields = attrs.fields(value.__class__)  # type: ignore[arg-type]  # every word is an attrs class
+    if notices.is_notice(value):
+        # The event that led to it has the same, and a line of its own.
+        fields = [field for field in fields if field.name != "at"]
     # The default of a factory is the factory, so such a field is always shown.
     shown = [(field.name, getattr(value, field.name), field.default) for field in fields]
     return " ".join(f"{name}={_plain(each)}" for name, each, default in shown if each != default)

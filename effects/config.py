@@ -156,6 +156,12 @@ class ModelSpec:
         default=None, validator=attrs.validators.optional(of_kind(Price)), kw_only=True
     )
 
+    @property
+    def provider(self) -> str:
+        """What stands before the first colon of its name; empty where there is none."""
+        provider, colon, _ = self.name.partition(":")
+        return provider if colon else ""
+
     def named(self, name: str) -> ModelSpec:
         """The model *name*, asked as this one is: without a price, and without extras at another provider."""
         other = attrs.evolve(self, name=name, price=None)

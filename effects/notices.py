@@ -1,8 +1,14 @@
-"""Notices: effects for subscribers and readers. Nothing depends on them, and no journal keeps them."""
+"""
+Notices: effects for subscribers and readers. Nothing depends on them, and no journal keeps them.
+
+Each carries *at*, in seconds since the epoch: the time of the event that led to it. So a notice that is made
+again from a journal equals the one that was seen live.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from enum import StrEnum
 from typing import TypeGuard, cast, final, get_args
 
@@ -13,15 +19,23 @@ from .hooks import Hook, HookSaid
 from .messages import Message, Outcome, StopReason, ToolCall
 from .permissions import Basis, PermissionMode, Verdict
 from .records import Change, Record
-from .requests import AskApproval, Cancel, Request
+from .requests import AskApproval, Cancel, Purpose, Request
 from .usage import Spent, Usage
+
+
+@attrs.frozen(kw_only=True)
+class _Noticed:
+    """What every notice has: when it came."""
+
+    at: float
+
 
 # Notices of what keeps a long run going; part of the union in `notices`.
 
 
 @final
 @attrs.frozen(kw_only=True)
-class RequestDelayed:
+class RequestDelayed(_Noticed):
     """
     The request is not sent before *due*, in seconds since the epoch, and why: others were told to wait.
     """
@@ -33,7 +47,7 @@ class RequestDelayed:
 
 @final
 @attrs.frozen(kw_only=True)
-class FallbackUsed:
+class FallbackUsed(_Noticed):
     """*model* is asked for the rest of the run instead of *instead_of*, which failed; *message* says how."""
 
     model: str
@@ -52,7 +66,7 @@ class LoopStage(StrEnum):
 
 @final
 @attrs.frozen(kw_only=True)
-class LoopDetected:
+class LoopDetected(_Noticed):
     """The model repeats itself: *tools* were called alike *count* times; *text* explains what was done."""
 
     stage: LoopStage
@@ -63,7 +77,7 @@ class LoopDetected:
 
 @final
 @attrs.frozen(kw_only=True)
-class ResultsCleared:
+class ResultsCleared(_Noticed):
     """The model is no longer shown *count* old tool results, of about *tokens* tokens."""
 
     count: int
@@ -93,22 +107,44 @@ class DoneReason(StrEnum):
     ERROR = "error"
 
 
-@final
 @attrs.frozen(kw_only=True)
-class RunStarted:
-    """The first notice of a run: what it works with, in which mode and where."""
+class _Begun(_Noticed):
+    """
+    What *run* works with, in which *mode* and where (*cwd*).
+
+    *session* is empty for a machine without one, *agent* for all but children. *provider* is what the name of
+    *model* begins with, empty where it names none.
+    """
 
     run: str
     model: str
     tools: tuple[str, ...]
-    at: float
+    session: str = ""
+    agent: str = ""
+    provider: str = ""
     mode: PermissionMode = PermissionMode.DEFAULT
     cwd: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class HookAsked:
+class RunStarted(_Begun):
+    """The first notice of a run."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunResumed(_Begun):
+    """
+    An unfinished run goes on: in another process, which took it over, or in the same one later.
+
+    What it works with may have changed since it began or was left.
+    """
+
+
+@final
+@attrs.frozen(kw_only=True)
+class HookAsked(_Noticed):
     """The host's hooks *names* are being asked, about *call* where there is one."""
 
     request: str
@@ -119,7 +155,7 @@ class HookAsked:
 
 @final
 @attrs.frozen(kw_only=True)
-class HookEnded:
+class HookEnded(_Noticed):
     """Hooks answered; those with a fault had no say."""
 
     request: str
@@ -130,7 +166,7 @@ class HookEnded:
 
 @final
 @attrs.frozen(kw_only=True)
-class CallJudged:
+class CallJudged(_Noticed):
     """
     Whether *call* may run was decided, and on what *ground*; *detail* names the rule, hook or mode.
 
@@ -146,7 +182,7 @@ class CallJudged:
 
 @final
 @attrs.frozen(kw_only=True)
-class SettingChanged:
+class SettingChanged(_Noticed):
     """A person's *change* holds from now on."""
 
     change: Change
@@ -154,7 +190,7 @@ class SettingChanged:
 
 @final
 @attrs.frozen(kw_only=True)
-class SettingRefused:
+class SettingRefused(_Noticed):
     """A person's *change* cannot be made, and why; everything stays as it is."""
 
     change: Change
@@ -163,7 +199,7 @@ class SettingRefused:
 
 @final
 @attrs.frozen(kw_only=True)
-class InputTaken:
+class InputTaken(_Noticed):
     """Inputs, by their senders' *ids*, became *messages* of the conversation."""
 
     ids: tuple[str, ...]
@@ -172,7 +208,7 @@ class InputTaken:
 
 @final
 @attrs.frozen(kw_only=True)
-class InputBlocked:
+class InputBlocked(_Noticed):
     """A hook did not let the inputs *ids* in, and why; the conversation stays as it is."""
 
     ids: tuple[str, ...]
@@ -181,17 +217,30 @@ class InputBlocked:
 
 @final
 @attrs.frozen(kw_only=True)
-class ModelCalled:
-    """A model is being asked; text may follow. *attempt* counts from 1."""
+class ModelCalled(_Noticed):
+    """
+    A model is being asked; text may follow, but not of a summary. *attempt* counts from 1.
+
+    It ends in one `TurnEnded`, `SummaryEnded` or `AnswerFailed` of the same *request*. *tools* are offered.
+    The other settings are None or empty where the provider decides.
+    """
 
     request: str
     model: str
     attempt: int
+    purpose: Purpose = Purpose.TURN
+    max_output: int | None = None
+    thinking: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    tool_choice: str = ""
+    tools: tuple[str, ...] = ()
 
 
 @final
 @attrs.frozen
-class TextDelta:
+class TextDelta(_Noticed):
     """A bit of the answer, as it arrived."""
 
     text: str
@@ -199,7 +248,7 @@ class TextDelta:
 
 @final
 @attrs.frozen
-class ReasoningDelta:
+class ReasoningDelta(_Noticed):
     """A bit of the model's thinking, as it arrived."""
 
     text: str
@@ -207,7 +256,7 @@ class ReasoningDelta:
 
 @final
 @attrs.frozen
-class CallDelta:
+class CallDelta(_Noticed):
     """
     A bit of the call number *index* of the answer, counted from 0, as it arrived.
 
@@ -222,7 +271,7 @@ class CallDelta:
 
 @final
 @attrs.frozen(kw_only=True)
-class AnswerDropped:
+class AnswerDropped(_Noticed):
     """What was streamed of *request* so far is void: it failed and its text is not part of the history."""
 
     request: str
@@ -230,18 +279,63 @@ class AnswerDropped:
 
 @final
 @attrs.frozen(kw_only=True)
-class AnswerKept:
+class AnswerKept(_Noticed):
     """A person cut the answer to *request* short; *message* is what the history keeps of it."""
 
     request: str
     message: Message
 
 
+@attrs.frozen(kw_only=True)
+class _Charged(_Noticed):
+    """
+    What the model call *request* used. *cost* is in USD, None where no price is known.
+
+    *seconds* is how long it took, without the wait before it was sent.
+    """
+
+    request: str
+    usage: Usage
+    cost: Decimal | None = None
+    seconds: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class _Answered(_Charged):
+    """
+    How the answer to a model call *stop*ped, and which *model* gave it, by its provider's name.
+
+    *response* is the provider's id of it, *sequence* the stop sequence that was met. *first_piece* is how
+    many seconds after the request its first piece came; None for an answer that was not streamed. Texts are
+    empty where the provider told none.
+    """
+
+    stop: StopReason
+    model: str = ""
+    response: str = ""
+    first_piece: float | None = None
+    sequence: str = ""
+
+
 @final
 @attrs.frozen(kw_only=True)
-class RetryScheduled:
-    """A model call failed and will be tried again at *due*, in seconds since the epoch."""
+class AnswerFailed(_Charged):
+    """
+    A model call ended without an answer, and why; what came until then is in *usage*.
 
+    A person who stops it makes it fail as cancelled.
+    """
+
+    failure: Failure
+    message: str
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RetryScheduled(_Noticed):
+    """The model call *request* failed and will be tried again at *due*, in seconds since the epoch."""
+
+    request: str
     attempt: int
     due: float
     failure: Failure
@@ -250,7 +344,7 @@ class RetryScheduled:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolStarted:
+class ToolStarted(_Noticed):
     """A tool was started."""
 
     call: str
@@ -260,7 +354,7 @@ class ToolStarted:
 
 @final
 @attrs.frozen(kw_only=True)
-class ToolOutput:
+class ToolOutput(_Noticed):
     """A running tool said something."""
 
     call: str
@@ -269,7 +363,7 @@ class ToolOutput:
 
 @final
 @attrs.frozen(kw_only=True)
-class CallSettled:
+class CallSettled(_Noticed):
     """A call has its result, whether it ran or not; *seconds* is how long it ran."""
 
     call: str
@@ -281,7 +375,7 @@ class CallSettled:
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalRequested:
+class ApprovalRequested(_Noticed):
     """A question is open. Answer it by its *request*, until *due* where that is not None."""
 
     request: str
@@ -292,9 +386,10 @@ class ApprovalRequested:
     due: float | None = None
 
     @classmethod
-    def of(cls, question: AskApproval) -> ApprovalRequested:
-        """The notice that *question* is open."""
+    def of(cls, question: AskApproval, at: float) -> ApprovalRequested:
+        """The notice that *question* is open, *at* that time."""
         return cls(
+            at=at,
             request=question.id,
             call=question.call,
             tool=question.tool,
@@ -306,7 +401,7 @@ class ApprovalRequested:
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalResolved:
+class ApprovalResolved(_Noticed):
     """A question was answered; *by* is who did, in free words."""
 
     request: str
@@ -316,7 +411,7 @@ class ApprovalResolved:
 
 @final
 @attrs.frozen(kw_only=True)
-class ApprovalWithdrawn:
+class ApprovalWithdrawn(_Noticed):
     """A question is no longer open, unanswered; *late*: its deadline has passed."""
 
     request: str
@@ -325,17 +420,18 @@ class ApprovalWithdrawn:
 
 @final
 @attrs.frozen(kw_only=True)
-class AgentStarted:
-    """A child was started."""
+class AgentStarted(_Noticed):
+    """A child was started, in a *session* of its own; that is empty where its parent has none."""
 
     call: str
     agent: str
     prompt: str
+    session: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class AgentNoticed:
+class AgentNoticed(_Noticed):
     """A child's own notice, passed on."""
 
     call: str
@@ -344,26 +440,22 @@ class AgentNoticed:
 
 @final
 @attrs.frozen(kw_only=True)
-class TurnEnded:
+class TurnEnded(_Answered):
     """
     A model completed its response to *request*. *turn* counts from 1 within the run, *usage* is this one's.
 
     *message* is all of it, also where the history does not keep it: an answer of nothing but thought.
-    *calls* are those that entered the history, run or not; *sequence* is the stop sequence it met.
+    *calls* are those that entered the history, run or not.
     """
 
-    request: str
     turn: int
     message: Message
-    stop: StopReason
-    usage: Usage
     calls: tuple[ToolCall, ...] = ()
-    sequence: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class CompactionStarted:
+class CompactionStarted(_Noticed):
     """The conversation is being summarised, and for which *reason*; *size* is its estimated tokens."""
 
     size: int
@@ -372,7 +464,13 @@ class CompactionStarted:
 
 @final
 @attrs.frozen(kw_only=True)
-class Compacted:
+class SummaryEnded(_Answered):
+    """A model answered with a summary; whether that is of use, `Compacted` or `CompactionFailed` says."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Compacted(_Noticed):
     """The conversation was shortened, in estimated tokens."""
 
     before: int
@@ -381,7 +479,7 @@ class Compacted:
 
 @final
 @attrs.frozen(kw_only=True)
-class CompactionFailed:
+class CompactionFailed(_Noticed):
     """The conversation stays as it is, and why."""
 
     reason: str
@@ -389,7 +487,7 @@ class CompactionFailed:
 
 @final
 @attrs.frozen(kw_only=True)
-class InputReceived:
+class InputReceived(_Noticed):
     """A prompt or steer was accepted and waits for its turn; *id* is the sender's."""
 
     id: str
@@ -397,7 +495,7 @@ class InputReceived:
 
 @final
 @attrs.frozen(kw_only=True)
-class InputDropped:
+class InputDropped(_Noticed):
     """A person took back the prompt or steer *id* before a model read it; *id* is the sender's."""
 
     id: str
@@ -405,13 +503,13 @@ class InputDropped:
 
 @final
 @attrs.frozen(kw_only=True)
-class InterruptRequested:
+class InterruptRequested(_Noticed):
     """The run is stopping."""
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Warned:
+class Warned(_Noticed):
     """Something was odd and the run goes on."""
 
     text: str
@@ -419,15 +517,19 @@ class Warned:
 
 @final
 @attrs.frozen(kw_only=True)
-class NoticesMissed:
-    """In the place of *count* notices that this subscriber was too slow for; no other one sees it."""
+class NoticesMissed(_Noticed):
+    """
+    In the place of *count* notices that this subscriber was too slow for; no other one sees it.
+
+    None of them came after *at*.
+    """
 
     count: int
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Ignored:
+class Ignored(_Noticed):
     """*event* did not apply in *state* and changed nothing: late, repeated or out of place."""
 
     event: str
@@ -436,9 +538,9 @@ class Ignored:
 
 @final
 @attrs.frozen(kw_only=True)
-class RunEnded:
+class RunEnded(_Noticed):
     """
-    The last notice of a run, which was over *at*. *detail* says more where *reason* is not enough.
+    The last notice of a run. *detail* says more where *reason* is not enough.
 
     *output* is JSON where one was asked for; after `output_invalid` it is what the model gave instead.
     """
@@ -446,7 +548,6 @@ class RunEnded:
     run: str
     reason: DoneReason
     spent: Spent
-    at: float
     detail: str = ""
     output: str = ""
 
@@ -465,7 +566,7 @@ class LeftBecause(StrEnum):
 
 @final
 @attrs.frozen(kw_only=True)
-class RunLeft:
+class RunLeft(_Noticed):
     """
     No more is done for the unfinished *run* in this process, and *why*; `Session.resume` goes on with it.
 
@@ -479,6 +580,7 @@ class RunLeft:
 
 _OfRun = (
     RunStarted
+    | RunResumed
     | TurnEnded
     | LoopDetected
     | InterruptRequested
@@ -491,8 +593,8 @@ _OfRun = (
 _OfInput = InputReceived | InputTaken | InputBlocked | InputDropped | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
 _OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped | AnswerKept
-_OfTries = RetryScheduled | RequestDelayed | FallbackUsed
-_OfHistory = ResultsCleared | CompactionStarted | Compacted | CompactionFailed
+_OfTries = AnswerFailed | RetryScheduled | RequestDelayed | FallbackUsed
+_OfHistory = ResultsCleared | CompactionStarted | SummaryEnded | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
 _OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 

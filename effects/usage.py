@@ -76,6 +76,11 @@ class Spent:
     seconds: float = 0.0
     unpriced: int = 0
 
+    @property
+    def known_cost(self) -> Decimal | None:
+        """The cost in USD; None where some tokens have no price."""
+        return None if self.unpriced else self.cost
+
     def __add__(self, other: Spent) -> Spent:
         return Spent(
             turns=self.turns + other.turns,

@@ -235,7 +235,7 @@ class Driver:
 
     *journal* keeps the steps; *session* and *store* are for logs and performers. *full_result* finds the full
     text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
-    journal's entry that the latest effects come from, None for those of a takeover. *redact* takes the
+    journal's entry that the latest effects come from, None without a journal. *redact* takes the
     secrets out of what is logged. With *raises*, what the host's code raises ends the work, and `next` raises
     it.
 

@@ -49,9 +49,11 @@ class Draft:
     Ids are ``run-counter``; the counter comes from the memory, and `to` records how far it got.
     """
 
-    __slots__ = ("_first", "_next", "_run", "effects")
+    __slots__ = ("_first", "_next", "_run", "at", "effects")
 
     def __init__(self, ctx: Context) -> None:
+        # The time of each notice: that of the event that led to it.
+        self.at = ctx.event.at
         self._run = ctx.memory.run
         # Ids are counted and not drawn. So a replay makes the same ones, and an id is the idempotency key
         # of its request.
@@ -79,7 +81,7 @@ class Draft:
 
 def ignore(state: State, ctx: Context) -> tuple[Ignored, ...]:
     """The effects of an event that does not apply in *state*: it is named and nothing is touched."""
-    return (Ignored(event=type(ctx.event).__name__, state=state.label),)
+    return (Ignored(event=type(ctx.event).__name__, state=state.label, at=ctx.event.at),)
 
 
 # Asking hooks, and taking note of what they said: the same at every place where a host has a say.
@@ -100,7 +102,7 @@ def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, ca
     request = draft.new_id()
     draft.add(
         FireHook(id=request, hook=hook, names=names, payload=payload, call=call),
-        HookAsked(request=request, hook=hook, names=names, call=call),
+        HookAsked(request=request, hook=hook, names=names, call=call, at=draft.at),
     )
     return request
 
@@ -108,7 +110,7 @@ def ask_hooks(hook: Hook, names: tuple[str, ...], payload: str, draft: Draft, ca
 def record_answers(hook: Hook, event: HookAnswered, ctx: Context, draft: Draft, call: str = "") -> Opinion:
     """The opinion of the hooks, which watchers see; the context that they add is kept."""
     said = heard(event.said, ctx.config)
-    draft.add(HookEnded(request=event.request, hook=hook, said=event.said, call=call))
+    draft.add(HookEnded(request=event.request, hook=hook, said=event.said, call=call, at=draft.at))
     # Also of a hook that denies: what it knows may be what the model needs to do better.
     draft.add(*[AddContext(text=text) for text in said.context])
     return said
@@ -122,14 +124,14 @@ def received(state: State, ctx: Context) -> tuple[Effect, ...]:
     match event:
         case UserSent() | UserSteered():
             # It is in the mail already: `Memory.receive` puts it there before any handler runs.
-            return (InputReceived(id=event.id),)
+            return (InputReceived(id=event.id, at=event.at),)
         case InputWithdrawn(input=name) if _unread(name, ctx):
-            return dropped(name)
+            return dropped(name, event.at)
         case ControlReceived(change=change):
             # Refused and not an error. The sender may be another process, which cannot be raised at.
             if why := inputs.refusal(ctx.config, change, ctx.memory.session.ceiling):
-                return (SettingRefused(change=change, reason=why),)
-            return (change, SettingChanged(change=change))
+                return (SettingRefused(change=change, reason=why, at=event.at),)
+            return (change, SettingChanged(change=change, at=event.at))
         case _:
             return ignore(state, ctx)
 
@@ -141,9 +143,9 @@ def _unread(name: str, ctx: Context) -> bool:
     return name not in session.received or any(mail.id == name for mail in session.mail)
 
 
-def dropped(name: str) -> tuple[TakeMail, InputDropped]:
-    """The effects that take the input *name* out of the mail for its sender, who took it back."""
-    return TakeMail(ids=(name,)), InputDropped(id=name)
+def dropped(name: str, at: float) -> tuple[TakeMail, InputDropped]:
+    """The effects that take the input *name* out of the mail for its sender, who took it back *at* a time."""
+    return TakeMail(ids=(name,)), InputDropped(id=name, at=at)
 
 
 # Giving a call its result
@@ -170,7 +172,11 @@ def result_of(
     wish = call.call
     if call.tried is PriorAttempt.LOST:
         outcome, content = _doubtful(call.phase, outcome, content)
-    draft.add(CallSettled(call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds))
+    draft.add(
+        CallSettled(
+            call=wish.id, tool=wish.name, outcome=outcome, content=content, seconds=seconds, at=draft.at
+        )
+    )
     return ToolResult(
         call=wish.id, wire_id=wish.wire_id, name=wish.name, content=content, outcome=outcome, files=files
     )

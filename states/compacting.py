@@ -30,6 +30,7 @@ from ..effects.notices import DoneReason
 from ..effects.permissions import Verdict
 from ..effects.records import AddUsage, AppendMessage, CountCompaction, ReplaceHistory
 from ..effects.requests import CallModel, Cancel, Purpose, Transcript
+from ..effects.usage import Spent
 from . import state as stages
 from .batch.batch import Stopping
 from .builder import Draft, ask_hooks, hooks_at, received
@@ -37,7 +38,7 @@ from .context import Context
 from .rules import compaction, loops, model_messages
 from .rules.hooks import heard, told
 from .rules.limits import may_not_go_on
-from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
+from .rules.retry import answer_failed, fall_back, may_fall_back, not_waited_for, retry_delay, try_later
 from .rules.standing import standing
 from .rules.token_estimates import CHARACTERS_PER_TOKEN, history_size, message_size, saved, usage_of
 from .state import Compacting, CompactReason, End, Go, Plan, Summary, Thinking
@@ -78,11 +79,11 @@ def handle(state: Compacting, ctx: Context) -> CompactingStep:  # noqa: PLR0911 
         # wait for a pause between two tries.
         case stages.Pausing(), events.UserSteered(how=Steering.NOW):
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id))
+            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id, at=draft.at))
             return _summarise(state, stage.plan, draft, ctx)
         case stages.Consulting() | stages.Pausing(), events.Interrupted():
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), notices.InterruptRequested())
+            draft.add(Cancel(request=stage.request), notices.InterruptRequested(at=draft.at))
             return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
         case _:
             return state, received(state, ctx)
@@ -129,9 +130,9 @@ def _heard(state: Compacting, cut: int, event: events.HookAnswered, ctx: Context
     """The hooks answered: what they add is for the summary; one may be against it, or end the run."""
     draft = Draft(ctx)
     said = heard(event.said, ctx.config)
-    draft.add(notices.HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said))
+    draft.add(notices.HookEnded(request=event.request, hook=Hook.PRE_COMPACT, said=event.said, at=draft.at))
     if said.interrupt:
-        draft.add(notices.InterruptRequested())
+        draft.add(notices.InterruptRequested(at=draft.at))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     if said.verdict is Verdict.DENY:
         return _failed(state, f"a hook denied it: {said.because}", draft, ctx, asked=False)
@@ -170,11 +171,12 @@ def _unpaid(state: Compacting, plan: Plan, short: DoneReason, draft: Draft, ctx:
 
 def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> CompactingStep:
     """Ask for the summary that *plan* describes."""
-    memory, model = ctx.memory, _summariser(ctx).name
+    memory, spec = ctx.memory, _summariser(ctx)
+    model = spec.name
     request = draft.new_id()
     # Only the first try is news: a watcher learns of a retry from `RetryScheduled`.
     if plan.attempt == 1:
-        draft.add(notices.CompactionStarted(size=memory.conversation.size, reason=state.reason))
+        draft.add(notices.CompactionStarted(size=memory.conversation.size, reason=state.reason, at=draft.at))
     draft.add(
         CallModel(
             id=request,
@@ -185,6 +187,17 @@ def _summarise(state: Compacting, plan: Plan, draft: Draft, ctx: Context) -> Com
             max_output=ctx.config.compaction.tokens,
             instructions="\n".join([compaction.SUMMARY_INSTRUCTIONS, *plan.wishes]),
             attempt=plan.attempt,
+        ),
+        notices.ModelCalled(
+            at=draft.at,
+            request=request,
+            model=model,
+            attempt=plan.attempt,
+            purpose=Purpose.SUMMARY,
+            max_output=ctx.config.compaction.tokens,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            seed=spec.seed,
         ),
     )
     return draft.to(attrs.evolve(state, stage=Summary(request=request, model=model, plan=plan)))
@@ -218,7 +231,9 @@ def _answered(
     pieces = stage.pieces.extend(last, len(last)).pieces
     begun = isinstance(event, ModelFinished) or event.failure is Failure.LOST or bool(pieces)
     used = usage_of(event.usage, _to_read(stage.plan, ctx), pieces, begun=begun)
-    draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, event.seconds)))
+    spent = ctx.spent_on(stage.model, used, event.seconds)
+    draft.add(AddUsage(spent=spent))
+    draft.add(answer_failed(event, spent) if isinstance(event, ModelFailed) else _ended(event, spent))
     if state.stopping:
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
     # Neither is a failure of the summary. Weighed again, since the process that goes on may have another
@@ -234,6 +249,21 @@ def _answered(
     if not compaction.may_cut(ctx.memory.history, cut):
         return _failed(state, f"the summary was for {cut} messages, which cannot be cut off", draft, ctx)
     return _summarised(state, cut, text, draft, ctx)
+
+
+def _ended(event: ModelFinished, spent: Spent) -> notices.SummaryEnded:
+    return notices.SummaryEnded(
+        at=event.at,
+        request=event.request,
+        usage=spent.usage,
+        cost=spent.known_cost,
+        seconds=spent.seconds,
+        stop=event.stop,
+        model=event.model,
+        response=event.response,
+        first_piece=event.first_piece,
+        sequence=event.sequence,
+    )
 
 
 def _refused(
@@ -295,12 +325,14 @@ def _summarised(state: Compacting, cut: int, text: str, draft: Draft, ctx: Conte
     # A model that goes in circles would otherwise begin anew with each summary.
     kept = loops.remembered(cut_off, ctx.config.loops, memory.progress.summarised)
     if stands.left_out:
-        draft.add(notices.Warned(text=model_messages.not_carried(stands.left_out, _standing_room(ctx))))
+        draft.add(
+            notices.Warned(text=model_messages.not_carried(stands.left_out, _standing_room(ctx)), at=draft.at)
+        )
     draft.add(
         ReplaceHistory(head=(summary,), keep=cut, summarised=kept, standing=stands.lines),
         # One success ends the row of failures, and still counts as a try until a turn is completed.
         CountCompaction(attempts=memory.progress.compactions + 1, failures=0),
-        notices.Compacted(before=shown, after=shown - old + message_size(summary)),
+        notices.Compacted(before=shown, after=shown - old + message_size(summary), at=draft.at),
     )
     if state.reason is CompactReason.MAX_TOKENS:
         # The history ends with what the model got out; it goes on when it is asked to.
@@ -321,7 +353,10 @@ def _failed(state: Compacting, why: str, draft: Draft, ctx: Context, *, asked: b
     # none has failed: another time it may be worth one.
     attempts = ctx.memory.progress.compactions + 1
     failures = ctx.memory.session.compaction_failures + asked
-    draft.add(notices.CompactionFailed(reason=why), CountCompaction(attempts=attempts, failures=failures))
+    draft.add(
+        notices.CompactionFailed(reason=why, at=draft.at),
+        CountCompaction(attempts=attempts, failures=failures),
+    )
     match state.reason:
         case CompactReason.THRESHOLD:
             return draft.to(Thinking(stage=Go()))
@@ -340,7 +375,9 @@ def _interrupted(state: Compacting, stage: Summary, ctx: Context) -> CompactingS
     if state.stopping:
         pieces = stage.pieces.pieces
         used = usage_of(None, _to_read(stage.plan, ctx), pieces, begun=bool(pieces))
-        draft.add(AddUsage(spent=ctx.spent_on(stage.model, used, 0.0)))
+        spent = ctx.spent_on(stage.model, used, 0.0)
+        gone = not_waited_for(stage.request, draft.at)
+        draft.add(AddUsage(spent=spent), answer_failed(gone, spent))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED)))
-    draft.add(Cancel(request=stage.request), notices.InterruptRequested())
+    draft.add(Cancel(request=stage.request), notices.InterruptRequested(at=draft.at))
     return draft.to(attrs.evolve(state, stopping=Stopping.INTERRUPTED))

@@ -116,13 +116,15 @@ class SessionMemory:
     """
     What outlives each run, and what going back to an earlier end does not undo.
 
-    *chosen* says which of *model* and *mode* a person has set; *ceiling* is the widest mode they may set,
-    which for a child is its parent's. *thinking* is the last change a person made to the model's budget.
-    *instructions* stand behind the system prompt. *granted* is what a person allowed for good.
-    *received* are the ids of the latest inputs. *compaction_failures* counts those in a row.
+    *session_id* is empty where a machine has no session. *chosen* says which of *model* and *mode* a person
+    has set; *ceiling* is the widest mode they may set, which for a child is its parent's. *thinking* is the
+    last change a person made to the model's budget. *instructions* stand behind the system prompt. *granted*
+    is what a person allowed for good. *received* are the ids of the latest inputs. *compaction_failures*
+    counts those in a row.
     """
 
     model: str
+    session_id: str = ""
     mode: PermissionMode = PermissionMode.DEFAULT
     ceiling: PermissionMode = PermissionMode.BYPASS
     chosen: tuple[str, ...] = ()

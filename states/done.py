@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ..effects import Effect
-from ..effects.events import ModelFailed, ModelFinished, ModelStreamed
+from ..effects.events import Failure, ModelFailed, ModelFinished, ModelStreamed
 from ..effects.notices import AnswerDropped, DoneReason, RunEnded
 from ..effects.records import AddUsage
 from ..effects.requests import Cancel
@@ -14,6 +14,7 @@ from .batch.settle import abandon, give_up
 from .batch.step import append_results
 from .builder import Draft, ignore
 from .context import Context
+from .rules.retry import answer_failed
 from .rules.token_estimates import usage_of
 from .state import (
     Compacting,
@@ -55,7 +56,7 @@ def failed(state: State, ctx: Context, error: str) -> tuple[Done, tuple[Effect, 
                 block(stage, error, draft, ctx)
         case Streaming() | Compacting():
             draft.add(*[Cancel(request=request) for request in state.open])
-            _drop_answer(state, draft, ctx)
+            _drop_answer(state, error, draft, ctx)
         case Done():
             pass
         case Executing(batch=batch) | Confirming(batch=batch) | Dispatching(batch=batch):
@@ -68,17 +69,20 @@ def failed(state: State, ctx: Context, error: str) -> tuple[Done, tuple[Effect, 
     return draft.to(Done(reason=DoneReason.ERROR, spent=memory.spent, detail=error))
 
 
-def _drop_answer(state: Streaming | Compacting, draft: Draft, ctx: Context) -> None:
-    """Pay for the answer that *state* reads, which is dropped."""
+def _drop_answer(state: Streaming | Compacting, error: str, draft: Draft, ctx: Context) -> None:
+    """Pay for the answer that *state* reads, which is dropped for an *error*."""
     read = state if isinstance(state, Streaming) else state.stage
     if not isinstance(read, Streaming | Summary):
         return
     if isinstance(state, Streaming) and state.pieces.count:
-        draft.add(AnswerDropped(request=state.request))
+        draft.add(AnswerDropped(request=state.request, at=draft.at))
     event, told, seconds = ctx.event, None, 0.0
     if isinstance(event, ModelFinished | ModelFailed) and event.request == read.request:
         told, seconds = event.usage, event.seconds
     begun = read.pieces.count > 0 or isinstance(event, ModelStreamed)
     usage = usage_of(told, ctx.memory.conversation.size, read.pieces.pieces, begun=begun)
+    spent = ctx.spent_on(read.model, usage, seconds)
     if usage.total or seconds:
-        draft.add(AddUsage(spent=ctx.spent_on(read.model, usage, seconds)))
+        draft.add(AddUsage(spent=spent))
+    failed = ModelFailed(at=draft.at, request=read.request, failure=Failure.INTERNAL, message=error)
+    draft.add(answer_failed(failed, spent))

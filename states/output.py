@@ -69,6 +69,6 @@ def _wrong(text: str, fault: str, draft: Draft, ctx: Context) -> OutputStep:
     draft.add(
         AppendMessage(message=user(again, ctx.now)),
         CountOutput(),
-        Warned(text=f"the output is not right, and is asked for again: {fault}"),
+        Warned(text=f"the output is not right, and is asked for again: {fault}", at=draft.at),
     )
     return draft.to(Thinking(stage=Go()))

@@ -32,7 +32,7 @@ from .builder import Draft, received, result_of
 from .context import Context
 from .output import said_all
 from .rules import model_messages
-from .rules.retry import fall_back, may_fall_back, retry_delay, try_later
+from .rules.retry import answer_failed, fall_back, may_fall_back, not_waited_for, retry_delay, try_later
 from .rules.schema import arguments_of
 from .rules.token_estimates import usage_of
 from .state import Compacting, CompactReason, End, Executing, Go, Retry, Steer, Streaming, Thinking
@@ -68,7 +68,7 @@ def handle(state: Streaming, ctx: Context) -> StreamingStep:
         # `before` must equal the number of pieces seen. A stream that is repeated or resumed may double or
         # skip text, which is worse than to ask again.
         case ModelStreamed(request=state.request, before=state.pieces.count) if event.fits:
-            return _gathered(state, event), tuple(deltas(event.pieces))
+            return _gathered(state, event), tuple(deltas(event.pieces, event.at))
         case ModelFinished(request=state.request):
             return _finished(state, event, ctx)
         case ModelFailed(request=state.request):
@@ -78,7 +78,7 @@ def handle(state: Streaming, ctx: Context) -> StreamingStep:
         case UserSteered(how=Steering.NOW) if state.stopping is Stopping.NONE:
             # The answer's own end is still waited for: it says what was used, and that was paid for.
             draft = Draft(ctx)
-            draft.add(notices.InputReceived(id=event.id), Cancel(request=state.request))
+            draft.add(notices.InputReceived(id=event.id, at=draft.at), Cancel(request=state.request))
             return draft.to(attrs.evolve(state, stopping=Stopping.HURRIED))
         case _:
             return state, received(state, ctx)
@@ -96,14 +96,14 @@ def _gathered(state: Streaming, event: ModelStreamed) -> Streaming:
     )
 
 
-def deltas(pieces: Iterable[Piece]) -> list[Effect]:
-    """What a watcher sees of *pieces*: text, thinking and calls, as they arrived."""
+def deltas(pieces: Iterable[Piece], at: float) -> list[Effect]:
+    """What a watcher sees of *pieces*, which came *at* that time: text, thinking and calls."""
     return [
-        TextDelta(piece.text)
+        TextDelta(piece.text, at=at)
         if isinstance(piece, TextPiece)
-        else CallDelta(piece.index, piece.name, piece.arguments)
+        else CallDelta(piece.index, piece.name, piece.arguments, at=at)
         if isinstance(piece, CallPiece)
-        else ReasoningDelta(piece.text)
+        else ReasoningDelta(piece.text, at=at)
         for piece in pieces
         if (piece.name or piece.arguments if isinstance(piece, CallPiece) else piece.text)
     ]
@@ -113,9 +113,10 @@ def deltas(pieces: Iterable[Piece]) -> list[Effect]:
 
 
 def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> StreamingStep:
-    draft = Draft(ctx)
-    draft.add(*deltas(event.pieces))
-    pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
+    draft, memory, pieces = Draft(ctx), ctx.memory, state.pieces.pieces
+    if event.pieces:  # most answers are streamed to their end
+        draft.add(*deltas(event.pieces, draft.at))
+        pieces = state.pieces.extend(event.pieces, len(event.pieces)).pieces
     stop = StopReason.INTERRUPTED if state.stopping else event.stop
     # From the event and so from the journal: a replay does not ask the host's function again. Never more than
     # the request had: a tool that was withdrawn stays so.
@@ -127,7 +128,6 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     # wanted.
     message = _message(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), ctx)
     _append(message, draft)
-    memory = ctx.memory
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     made = tuple(calls.values())
@@ -135,6 +135,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         AddUsage(spent=spent, context=0 if usage.estimated else usage.total),
         # The message itself and no copy: a subscriber that missed a delta has all of the answer here.
         notices.TurnEnded(
+            at=draft.at,
             request=state.request,
             turn=memory.spent.turns + 1,
             message=message,
@@ -142,6 +143,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             usage=usage,
             calls=made,
             sequence=event.sequence,
+            cost=spent.known_cost,
+            seconds=spent.seconds,
+            model=event.model,
+            response=event.response,
+            first_piece=event.first_piece,
         ),
     )
     if memory.conversation.pending_context:
@@ -227,7 +233,7 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
 
 
 def _message(state: Streaming, parts: tuple[Part, ...], finish: Finish, ctx: Context) -> Message:
-    return Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.now, model=state.model)
+    return Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.event.at, model=state.model)
 
 
 def _append(message: Message, draft: Draft) -> None:
@@ -243,9 +249,11 @@ def _warn(dropped: list[CallPiece], stop: StopReason, draft: Draft) -> None:
         names = ", ".join(piece.name or "(no name)" for piece in dropped[:NAMED_CALLS])
         if (more := len(dropped) - NAMED_CALLS) > 0:
             names += f" and {more:,} more"
-        draft.add(notices.Warned(text=f"calls left out of an answer that ended with {stop}: {names}"))
+        draft.add(
+            notices.Warned(text=f"calls left out of an answer that ended with {stop}: {names}", at=draft.at)
+        )
     if stop in {StopReason.UNKNOWN, StopReason.REFUSAL}:
-        draft.add(notices.Warned(text=f"the model's answer ended with {stop}"))
+        draft.add(notices.Warned(text=f"the model's answer ended with {stop}", at=draft.at))
 
 
 def _answer_unrun(
@@ -274,7 +282,7 @@ def _stopped(state: Streaming, ctx: Context) -> Thinking:
 def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
     draft, lost = Draft(ctx), event.failure is Failure.LOST
     if state.pieces.count:
-        draft.add(notices.AnswerDropped(request=state.request))
+        draft.add(notices.AnswerDropped(request=state.request, at=draft.at))
     _account(state, event, draft, ctx)
     if event.failure is Failure.UNBEGUN:
         # A worker that drains hands the request over before it is sent. That is no failure, so no attempt is
@@ -285,7 +293,7 @@ def _failed(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep
     limit, known = event.max_output, ctx.memory.progress.max_output
     if limit is not None and 0 < limit < (known or limit + 1) and state.attempt <= SHORTER_TRIES:
         # Not the conversation but the answer was too long, so a summary would not help.
-        draft.add(SetMaxOutput(tokens=limit), notices.Warned(text=event.message))
+        draft.add(SetMaxOutput(tokens=limit), notices.Warned(text=event.message, at=draft.at))
         return draft.to(Thinking(stage=Go(), attempt=state.attempt + 1))
     # If a person has seen text of it, an answer is not asked for again: the second one would differ. The
     # exception is a lost answer, since the process that showed it is gone. Thinking and calls do not count as
@@ -312,8 +320,10 @@ def _account(state: Streaming, event: ModelFailed, draft: Draft, ctx: Context) -
     """A cut stream was paid for, even where it told no usage; a request that was refused was not."""
     begun = state.pieces.count > 0 or event.failure is Failure.LOST
     usage = usage_of(event.usage, ctx.memory.conversation.size, state.pieces.pieces, begun=begun)
+    spent = ctx.spent_on(state.model, usage, event.seconds)
     if usage.total or event.seconds or state.stopping:
-        draft.add(AddUsage(spent=ctx.spent_on(state.model, usage, event.seconds)))
+        draft.add(AddUsage(spent=spent))
+    draft.add(answer_failed(event, spent))
 
 
 def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingStep:
@@ -324,7 +334,10 @@ def _cut_short(state: Streaming, event: ModelFailed, ctx: Context) -> StreamingS
     parts = tuple([Text(text=piece.text) for piece in pieces if isinstance(piece, TextPiece) and piece.text])
     if parts:
         message = _message(state, parts, Finish(reason=StopReason.INTERRUPTED), ctx)
-        draft.add(AppendMessage(message=message), notices.AnswerKept(request=state.request, message=message))
+        draft.add(
+            AppendMessage(message=message),
+            notices.AnswerKept(request=state.request, message=message, at=draft.at),
+        )
     _account(state, event, draft, ctx)
     return draft.to(_stopped(state, ctx))
 
@@ -334,11 +347,10 @@ def _interrupted(state: Streaming, ctx: Context) -> StreamingStep:
     if state.stopping is Stopping.INTERRUPTED:
         # A provider may take long to notice that its reader is gone. What was read is kept as if the stream
         # had ended now, and what it costs is estimated.
-        message = "interrupted twice"
-        gone = ModelFailed(at=ctx.now, request=state.request, failure=Failure.CANCELLED, message=message)
+        gone = not_waited_for(state.request, ctx.now)
         return _cut_short(state, gone, ctx)
     draft = Draft(ctx)
     if state.stopping is Stopping.NONE:  # a steer that could not wait has cancelled it already
         draft.add(Cancel(request=state.request))
-    draft.add(notices.InterruptRequested())
+    draft.add(notices.InterruptRequested(at=draft.at))
     return draft.to(attrs.evolve(state, stopping=Stopping.INTERRUPTED))

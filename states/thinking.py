@@ -19,10 +19,18 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from ..effects import Effect, notices, records
-from ..effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, ModelSpec, Steering, ToolKind
+from ..effects.config import (
+    AUTO_CHOICE,
+    NO_CHOICE,
+    REQUIRED_CHOICE,
+    Config,
+    ModelSpec,
+    Steering,
+    ToolKind,
+)
 from ..effects.events import (
     Entered,
     HookAnswered,
@@ -52,6 +60,8 @@ from .state import Compacting, CompactReason, Done, End, Go, Streaming, Thinking
 
 ThinkingStep = tuple[Thinking | Streaming | Compacting | Done, tuple[Effect, ...]]
 
+RunNotice = TypeVar("RunNotice", notices.RunStarted, notices.RunResumed)
+
 # Ends that nothing forces. Before one of these a steer that came late is still answered, and a hook may make
 # the run go on; a limit, an error or an interrupt is not to be talked out of.
 NATURAL_ENDS = frozenset({DoneReason.END_TURN, DoneReason.STOP_SEQUENCE, DoneReason.REFUSAL})
@@ -71,7 +81,7 @@ def handle(state: Thinking, ctx: Context) -> ThinkingStep:
             # A wait for a provider may be an hour long. A person who says something now has a reason not to
             # sit it out, so it is tried at once; the attempt is still counted.
             draft = Draft(ctx)
-            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id))
+            draft.add(Cancel(request=stage.request), notices.InputReceived(id=event.id, at=draft.at))
             return draft.to(Thinking(stage=Go(), attempt=state.attempt))
         # By its id and not by its type: a late answer to a request of an earlier stage is for nothing here.
         if getattr(event, "request", None) == stage.request:
@@ -113,7 +123,7 @@ def _answered(state: Thinking, stage: stages.Waiting, ctx: Context) -> ThinkingS
             if isinstance(event, InstructionsRead):
                 draft = Draft(ctx)
                 # A missing file does not stop the run: subscribers are warned, and the other files count.
-                draft.add(*[notices.Warned(text=fault) for fault in event.faults])
+                draft.add(*[notices.Warned(text=fault, at=draft.at) for fault in event.faults])
                 return _greet(event.text, draft, ctx)
         case stages.Decoding():
             if isinstance(event, OutputDecoded):
@@ -146,7 +156,7 @@ def _heard(
 
 def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
     draft = Draft(ctx)
-    draft.add(Cancel(request=stage.request), notices.InterruptRequested())
+    draft.add(Cancel(request=stage.request), notices.InterruptRequested(at=draft.at))
     if isinstance(stage, UNREAD):
         # A prompt that had not come in yet never will. Left in the mail it would begin the next run, which
         # is the last thing that a person wants who has just said stop.
@@ -159,13 +169,25 @@ def _interrupted(stage: stages.Waiting, ctx: Context) -> ThinkingStep:
 
 def started(ctx: Context) -> notices.RunStarted:
     """The notice that a run begins."""
-    config, memory = ctx.config, ctx.memory
-    return notices.RunStarted(
+    return _told(notices.RunStarted, ctx.config, ctx.memory, ctx.now)
+
+
+def resumed(config: Config, memory: Memory, at: float) -> notices.RunResumed:
+    """The notice that the run of *memory* goes on under *config*, *at* this time."""
+    return _told(notices.RunResumed, config, memory, at)
+
+
+def _told(kind: type[RunNotice], config: Config, memory: Memory, at: float) -> RunNotice:
+    session = memory.session
+    return kind(
+        at=at,
         run=memory.run,
-        model=memory.session.model,
+        session=session.session_id,
+        agent=config.agent,
+        provider=config.spec(session.model).provider,
+        model=session.model,
         tools=tuple([tool.name for tool in config.tools]),
-        at=ctx.now,
-        mode=memory.session.mode,
+        mode=session.mode,
         cwd=config.cwd,
     )
 
@@ -244,7 +266,7 @@ def _admitted(state: Thinking, stage: stages.Admitting, event: HookAnswered, ctx
         # that was blocked: no provider answers an empty list of messages.
         return draft.to(Thinking(stage=End(reason=DoneReason.BLOCKED, detail=said.because)))
     if said.interrupt:
-        draft.add(notices.InterruptRequested())
+        draft.add(notices.InterruptRequested(at=draft.at))
         return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=said.because)))
     return _without(state, draft, ctx)
 
@@ -262,7 +284,7 @@ def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
         return state, received(state, ctx)
     if isinstance(stage, stages.Start):
         draft.add(started(ctx))  # a watcher sees no end of what never began
-    draft.add(*[Cancel(request=request) for request in state.open], *dropped(name))
+    draft.add(*[Cancel(request=request) for request in state.open], *dropped(name, draft.at))
     if ends:
         return _taken_back(draft)
     # The answer under way is for all of these inputs together: a hook may refuse the rest without this one.
@@ -272,7 +294,7 @@ def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
 def _taken_back(draft: Draft) -> ThinkingStep:
     """The end of a run that has no input to begin with."""
     # Without one the model would go on with the conversation as the run before left it.
-    draft.add(notices.InterruptRequested())
+    draft.add(notices.InterruptRequested(at=draft.at))
     return draft.to(Thinking(stage=End(reason=DoneReason.INTERRUPTED, detail=model_messages.TAKEN_BACK)))
 
 
@@ -297,7 +319,7 @@ def _let_in(ids: tuple[str, ...], state: Thinking, draft: Draft, ctx: Context) -
     made = messages(ctx.memory.session.mail, ids)
     # Record and notice in one transition: a watcher never sees an input taken that a crash could still lose.
     draft.add(*[records.AppendMessage(message=message) for message in made])
-    draft.add(records.TakeMail(ids=ids), notices.InputTaken(ids=ids, messages=made))
+    draft.add(records.TakeMail(ids=ids), notices.InputTaken(ids=ids, messages=made, at=draft.at))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
 
 
@@ -314,7 +336,7 @@ def block(stage: stages.Stage, why: str, draft: Draft, ctx: Context) -> None:
         ids = next_prompt(ctx.memory.session.mail, ctx.config.policy)
     # All of it may have been taken back.
     if ids:
-        draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why))
+        draft.add(records.TakeMail(ids=ids), notices.InputBlocked(ids=ids, reason=why, at=draft.at))
 
 
 # The one place from which a turn's request leaves.
@@ -337,7 +359,7 @@ def _go(state: Thinking, ctx: Context) -> ThinkingStep:
     if before is not None:
         return _clear(before, state, ctx)
     run = memory.progress
-    loop = loops.found(memory.history, config, run.withdrawn, memory.spent.turns, run.summarised)
+    loop = loops.found(memory.history, config, run.withdrawn, memory.spent.turns, draft.at, run.summarised)
     if loop is not None and loop.acts:
         return _break_loop(loop, state, ctx)
     if _too_long(model.window, ctx):
@@ -358,7 +380,9 @@ def _clear(before: int, state: Thinking, ctx: Context) -> ThinkingStep:
     """From now on leave out old results, those in the messages before index *before*."""
     draft, now = Draft(ctx), ctx.memory.conversation
     if count := compaction.count(now.history, now.cleared, before):
-        draft.add(notices.ResultsCleared(count=count, tokens=saved(now.history, now.cleared, before)))
+        draft.add(
+            notices.ResultsCleared(count=count, tokens=saved(now.history, now.cleared, before), at=draft.at)
+        )
     # Recorded even where all of them were short and nothing is left out. Otherwise the next round would look
     # at the same messages again, and the one after it.
     draft.add(records.ClearResults(before=before))
@@ -461,7 +485,19 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
             tool_choice=choice,
             output=mode,
         ),
-        notices.ModelCalled(request=request, model=model, attempt=state.attempt),
+        notices.ModelCalled(
+            at=draft.at,
+            request=request,
+            model=model,
+            attempt=state.attempt,
+            max_output=limit or spec.max_output,
+            thinking=thinking,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            seed=spec.seed,
+            tool_choice=choice,
+            tools=offered,
+        ),
     )
     return draft.to(Streaming(request=request, model=model, attempt=state.attempt, offered=offered))
 
@@ -482,7 +518,7 @@ def _end(stage: End, ctx: Context) -> ThinkingStep:
     if continues >= policy.continues:
         # A hook that always wants one more round would keep the run, and its bill, going for ever.
         times = model_messages.count(continues, "time")
-        draft.add(notices.Warned(text=f"hooks made this run go on {times}; it ends now"))
+        draft.add(notices.Warned(text=f"hooks made this run go on {times}; it ends now", at=draft.at))
         return _done(stage, draft, ctx)
     request = ask_hooks(_stop_hook(ctx), names, told(reason=stage.reason, continued=continues), draft)
     ending = stages.Ending(request=request, reason=stage.reason, detail=stage.detail, output=stage.output)

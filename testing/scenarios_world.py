@@ -36,11 +36,15 @@ from ..performers.answers import check_answer
 from ..performers.tools.inspection import look_without_disk
 from ..states.rules.inputs import joins_until
 from ..states.rules.schema import arguments_of
+from ..states.thinking import resumed
 from . import scenarios
 from .harness import streamed
 from .scenarios import Command, JsonText, Quoted, Scenario, ScenarioError, Word, text_of
 
 R = TypeVar("R", bound=Request)
+
+# The session that a scenario plays in.
+STORY_SESSION = "story"
 
 
 @final
@@ -159,7 +163,7 @@ class ScenarioWorld:
         next_id = 1 if self.machine is None else self.machine.memory.next_id
         opened = RunOpened(at=self.now, run=name, config=self.config, next_id=next_id)
         self.acts.append(opened)
-        self.machine = Machine.open(opened, self.machine, self._posted)
+        self.machine = Machine.open(opened, self.machine, self._posted, session=STORY_SESSION)
         self._posted = []
         yield from self._step(None)
 
@@ -183,7 +187,8 @@ class ScenarioWorld:
             machine.reconfigure(act.config)
         recovery = recover(machine, act.at)
         yield machine.state.label
-        yield from self._told((*recovery.again, *asked_again(recovery.again)))
+        again = (*recovery.again, *asked_again(recovery.again, act.at))
+        yield from self._told((resumed(machine.config, machine.memory, act.at), *again))
         for event in recovery.events:
             yield from self._step(event)
 
@@ -591,18 +596,19 @@ def as_driven(event: Event, open_requests: Mapping[str, Request]) -> Event:
     return check_answer(request, event, event.at) or event
 
 
-def asked_again(again: Iterable[Request | requests.Cancel]) -> Iterator[ApprovalRequested]:
-    """What those who watch see of the questions among *again* when a run is taken over."""
+def asked_again(again: Iterable[Request | requests.Cancel], at: float) -> Iterator[ApprovalRequested]:
+    """What those who watch see of the questions among *again* when a run is taken over *at* this time."""
     for question in again:
         if isinstance(question, requests.AskApproval):
-            yield ApprovalRequested.of(question)
+            yield ApprovalRequested.of(question, at)
 
 
 # A story tells each thing once: these say again what a request, a message or the command above them says.
 SAID_ELSEWHERE: Final = frozenset(
     {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
     | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
-    | {notices.AnswerKept, notices.InputTaken, notices.InputReceived}
+    | {notices.AnswerFailed, notices.AnswerKept, notices.SummaryEnded, notices.RunResumed}
+    | {notices.InputTaken, notices.InputReceived}
     | {notices.InterruptRequested, notices.SettingChanged}
     | {notices.HookAsked, notices.HookEnded, notices.ApprovalRequested, notices.ApprovalResolved}
     | {notices.CompactionStarted, notices.CallDelta}

@@ -172,7 +172,9 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     ),
     SetMode: st.builds(SetMode, mode=st.sampled_from(PermissionMode)),
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
-    AgentNoticed: st.builds(AgentNoticed, call=text, notice=st.builds(TextDelta, text)),
+    AgentNoticed: st.builds(
+        AgentNoticed, at=numbers, call=text, notice=st.builds(TextDelta, text, at=numbers)
+    ),
 }
 for made, strategy in MADE.items():
     st.register_type_strategy(made, strategy)

@@ -74,8 +74,10 @@ from turnwheel.performers.stores.base import Store
 from turnwheel.performers.stores.memory import MemoryStore
 from turnwheel.performers.stores.sqlite import SQLiteStore
 from turnwheel.states.rules.history_check import history_faults
+from turnwheel.states.thinking import resumed
 from turnwheel.testing.scenarios import Scenario, ScenarioError, read_scenario, rewritten
 from turnwheel.testing.scenarios_world import (
+    STORY_SESSION,
     Act,
     InputWaits,
     ProcessLost,
@@ -109,7 +111,7 @@ class PureHost:
         self.requests: dict[str, requests.Request] = {}
 
     async def begin(self, opened: RunOpened) -> None:
-        self.machine = Machine.open(opened, self.machine, self.posted)
+        self.machine = Machine.open(opened, self.machine, self.posted, session=STORY_SESSION)
         self.posted = []
         self.effects += self.started(self.machine, opened.at)
         self.wrote(opened)
@@ -124,7 +126,8 @@ class PureHost:
                     machine.reconfigure(config)
                 self.wrote(TakenOver(at=at, config=config))
                 recovery = recover(machine, at)
-                self.effects += (*recovery.again, *asked_again(recovery.again))
+                self.effects.append(resumed(machine.config, machine.memory, at))
+                self.effects += (*recovery.again, *asked_again(recovery.again, at))
                 for event in recovery.events:
                     self._happens(machine, event)
             case event, Machine() as machine if not isinstance(event, tuple | InputWaits | ProcessLost):
@@ -214,10 +217,10 @@ class JournalHost(PureHost):
         if not self._entries:
             return machine
         new, known, end = self._entries[self._known :], self._known, len(self._entries)
-        self._whole = fold(new, "story", self._whole, known)
+        self._whole = fold(new, STORY_SESSION, self._whole, known)
         before = restored(self._bodies)
         state, chain = (SessionState(), None) if before is None else (before.state, before.chain)
-        state = fold(new, "story", state, known)
+        state = fold(new, STORY_SESSION, state, known)
         assert state == self._whole
         body, chain = checkpoint(state, end, self._entries[-1], chain)
         self._bodies = [*(self._bodies if chain.first < end else []), body]
@@ -367,7 +370,7 @@ class SessionHost:
             watch=Delivery(buffer=100_000),
             retired=tuple(self._tools),
         )
-        session = Session("story", setting, self._store)
+        session = Session(STORY_SESSION, setting, self._store)
         self._watchers.append(session.subscribe())
         return session
 
@@ -545,7 +548,8 @@ class SessionHost:
         for pause in self._pauses():
             if self._gate.begun == again and self._session.machine == machine:
                 asked = [one for one in again if isinstance(one, requests.AskApproval)]
-                if len(self._notices) == len(asked):
+                # Told again, behind the notice that the run goes on.
+                if len(self._notices) == 1 + len(asked):
                     self._notices.clear()
                     self._gate.begun.clear()
                     return []
@@ -562,7 +566,7 @@ class SessionHost:
             while (notice := await watcher.next()) is not None:
                 if watcher.at is not None and not isinstance(notice, PASSING):
                     shown.append((watcher.at, notice))
-        kept = [each async for each in JournalReader(Journal("story", self._store), 0).news()]
+        kept = [each async for each in JournalReader(Journal(STORY_SESSION, self._store), 0).news()]
         return [] if shown == kept else [f"told: {shown}; not {kept}"]
 
     async def close(self) -> None:

@@ -344,7 +344,7 @@ class ChatCommand:
         # The other process asks anew.
         self.face.questions.clear()
         for question in workspace.session.waiting:
-            self.face.notice(ApprovalRequested.of(question))
+            self.face.notice(ApprovalRequested.of(question, workspace.agent.clock.now()))
 
     def _shown(self, show: Callable[[Notice], None], notice: Notice) -> None:
         editing = self.face.editing

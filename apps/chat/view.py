@@ -214,7 +214,7 @@ class ChatFace:
         """Show *notice* of a run in another process, which comes without deltas."""
         if self._json is None:
             if isinstance(notice, TurnEnded) and (text := notice.message.text):
-                self.notice(TextDelta(text))
+                self.notice(TextDelta(text, at=notice.at))
             # A prompt was announced where it was typed.
             mail = self._mail(notice.id) if isinstance(notice, InputReceived) else None
             if mail is not None and mail.lane is MailKind.PROMPT:

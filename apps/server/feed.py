@@ -32,6 +32,7 @@ from ...effects.notices import (
 )
 from ...engine.core.codec import encode
 from ...engine.session.watching import position
+from ...performers.base import Clock
 from ...states.state import Streaming
 from ...states.streaming import deltas
 
@@ -100,10 +101,11 @@ def _joined(found: Iterable[DELTA]) -> list[DELTA]:
         if isinstance(first, CallDelta):
             every = [each for each in (first, *more) if isinstance(each, CallDelta)]
             tool = next((each.tool for each in every if each.tool), "")
-            made.append(CallDelta(first.index, tool, "".join([each.arguments for each in every])))
+            arguments = "".join([each.arguments for each in every])
+            made.append(CallDelta(first.index, tool, arguments, at=every[-1].at))
         else:
-            texts = [each.text for each in (first, *more) if not isinstance(each, CallDelta)]
-            made.append(type(first)("".join(texts)))
+            texts = [each for each in (first, *more) if not isinstance(each, CallDelta)]
+            made.append(type(first)("".join([each.text for each in texts]), at=texts[-1].at))
     return made
 
 
@@ -116,12 +118,12 @@ class UnderWay:
     streamed: list[DELTA] = attrs.field(factory=list)
     _first: dict[str, list[DELTA]] = attrs.field(factory=dict, init=False)
 
-    def look(self, session: Session) -> None:
-        """Begin with what *session* has, if this process drives it."""
+    def look(self, session: Session, at: float) -> None:
+        """Begin with what *session* has *at* this time, if this process drives it."""
         state = None if session.machine is None else session.machine.state
         if session.running and isinstance(state, Streaming):
             self.request = state.request
-            self.streamed = [each for each in deltas(state.pieces.pieces) if isinstance(each, DELTA)]
+            self.streamed = [each for each in deltas(state.pieces.pieces, at) if isinstance(each, DELTA)]
             self._first[self.request] = [*self.streamed]
 
     def hear(self, notice: Notice) -> None:
@@ -189,6 +191,7 @@ class FeedReader(StreamReader):
         # Whether something was not kept, and how many notices of it no journal has.
         self._gap = False
         self._missed = 0
+        self._missed_at = 0.0
 
     def put(self, heard: Heard) -> None:
         """Keep *heard*, if there is room."""
@@ -197,6 +200,7 @@ class FeedReader(StreamReader):
             self._gap = True
             if not heard.id:
                 self._missed += heard.notice.count if isinstance(heard.notice, NoticesMissed) else 1
+                self._missed_at = heard.notice.at
             return
         self._waiting.append(heard)
         self._wake()
@@ -210,7 +214,7 @@ class FeedReader(StreamReader):
         last, gap, missed = position(since), True, 0
         while not self.over:
             if missed:
-                yield (Heard(NoticesMissed(count=missed), "", last),)
+                yield (Heard(NoticesMissed(at=self._missed_at, count=missed), "", last),)
             if gap:
                 async with aclosing(self._journal(last)) as parts:
                     async for part in parts:
@@ -275,9 +279,10 @@ class FeedReader(StreamReader):
 class SessionFeed:
     """The readers of *session*, which is kept in *store*; without *partial* it has no deltas."""
 
-    def __init__(self, session: Session, store: Store, *, partial: bool = True) -> None:
+    def __init__(self, session: Session, store: Store, clock: Clock, *, partial: bool = True) -> None:
         self._session = session
         self._store = store
+        self._clock = clock
         self._partial = partial
         self._under_way = UnderWay()
         # The task hands on to the readers it was begun for: those that come while it ends have another one.
@@ -319,7 +324,7 @@ class SessionFeed:
                 # The watch begins before a reader is woken by this, or a piece comes.
                 begun.set()
                 if self._partial:
-                    under_way.look(self._session)
+                    under_way.look(self._session, self._clock.now())
                 for reader in readers:
                     reader.under_way = under_way.copy()
                 async for watched in watching:

@@ -264,8 +264,8 @@ class OpenSessions:
         one = self._open.pop(name, None)
         if one is None:
             session = self.agents[agent].session(name, self.store)
-            partial = self.agents[agent].watch.include_partial
-            feed = SessionFeed(session, self.store, partial=partial)
+            clock, partial = self.agents[agent].clock, self.agents[agent].watch.include_partial
+            feed = SessionFeed(session, self.store, clock, partial=partial)
             one = LiveSession(name, id, agent, session, feed, self.left)
         self._open[name] = one
         return one

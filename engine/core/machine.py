@@ -32,6 +32,7 @@ from ...effects.usage import Spent
 from ...states import compacting, confirming, dispatching, done, executing, streaming, thinking
 from ...states.batch.batch import Asked, Call, Order, Reviewed, RunningChild, Settled, Stopping, Timer
 from ...states.batch.permission import question
+from ...states.batch.start import child_session
 from ...states.context import INPUTS, RECEIVED, Context, ConversationMemory, Memory, SessionMemory
 from ...states.rules.history_check import history_faults
 from ...states.rules.inputs import refusal
@@ -110,7 +111,7 @@ def advance(
         # A sender that lost the connection posts again under the same id; a crash may apply a post twice.
         if memory.has(event):
             # Answered for all states at once: each handler could forget it.
-            return state, memory, (Ignored(event=type(event).__name__, state=state.label),)
+            return state, memory, (Ignored(event=type(event).__name__, state=state.label, at=event.at),)
         # Before the handler: it decides with the input already in the mail.
         received = memory.receive(event)
     following, effects = transition(state, Context(config, received, event))
@@ -185,6 +186,13 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         prompted = memory.receive(UserSent(at=at, id=sender or f"{run}-prompt", text=prompt, files=files))
         return cls(config, Thinking(stage=Start()), prompted)
 
+    def rename(self, session: str) -> None:
+        """Make this the machine of *session*."""
+        if self.memory.session.session_id != session:
+            self.memory = attrs.evolve(
+                self.memory, session=attrs.evolve(self.memory.session, session_id=session)
+            )
+
     @classmethod
     def open(
         cls,
@@ -192,9 +200,11 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         before: Machine | None = None,
         posted: Iterable[Post] = (),
         unbilled: Spent = Spent(),  # noqa: B008  # a frozen value
+        *,
+        session: str = "",
     ) -> Machine:
         """
-        The machine of a run that begins as *opened* says, over what the run *before* it left.
+        The machine of a run of *session* that begins as *opened* says, over what the run *before* it left.
 
         That is its history, what a person changed or granted for the session, and the mail it did not take;
         then come the inputs among what was *posted* since. What else was posted was meant for a run that is
@@ -202,7 +212,7 @@ class Machine(Displayed):  # noqa: PLW1641  # equal by content, which no hash sh
         """
         config = opened.config
         if before is None:
-            memory = Memory(run=opened.run, session=_begun(config))
+            memory = Memory(run=opened.run, session=_begun(config, session))
         else:
             # The progress of the run before stays behind: a fallback and a withdrawn tool answer the troubles
             # of one run.
@@ -365,9 +375,11 @@ def apply_inputs(memory: Memory, config: Config, posted: Iterable[Post]) -> Memo
     return memory
 
 
-def _begun(config: Config) -> SessionMemory:
-    """What a session under *config* begins with."""
-    return SessionMemory(model=config.model.name, mode=config.policy.mode, ceiling=config.ceiling)
+def _begun(config: Config, session: str = "") -> SessionMemory:
+    """What *session* begins with under *config*."""
+    return SessionMemory(
+        model=config.model.name, session_id=session, mode=config.policy.mode, ceiling=config.ceiling
+    )
 
 
 def _under(session: SessionMemory, config: Config) -> SessionMemory:
@@ -526,10 +538,9 @@ class ChildLink:
 
 def links_of(state: State, session: str) -> tuple[ChildLink, ...]:
     """The running children of *session* in *state*, in call order."""
-    # The name is made from the parent and the call: any process finds the child without a directory of them.
     return tuple(
         [
-            ChildLink(call=one.call.id, session=f"{session}.{one.call.id}", agent=_agent(one.call))
+            ChildLink(call=one.call.id, session=child_session(session, one.call.id), agent=_agent(one.call))
             for one in calls_at(state)
             # A call whose permission is still open has no child yet, and a settled one has none any more.
             if isinstance(one.phase, RunningChild)

@@ -65,6 +65,7 @@ class Snapshot:
     stopped: effects.DoneReason
     summarised: tuple[effects.Message, ...]
     ceiling: effects.PermissionMode
+    session_id: str
 
 
 def dump(state: states.State, memory: states.Memory) -> bytes:

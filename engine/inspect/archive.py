@@ -15,6 +15,7 @@ from ...effects.errors import ConfigError, JournalError, SessionGone, UnknownCal
 from ...effects.usage import Spent
 from ...performers.slices import Slices
 from ...performers.stores.base import checked_store
+from ...states.batch.start import child_session
 from ..core.codec import decode
 from ..journal.fold import branch_targets, initial_state, read
 from ..journal.stored_checkpoints import find_state
@@ -131,7 +132,7 @@ async def costs(store: Store, session: str) -> Costs:
     children: list[Costs] = []
     for call, child in account.children.items():
         # By the naming rule: a list of all sessions would be long, and most of them are of others.
-        name = f"{session}.{call}"
+        name = child_session(session, call)
         try:
             children.append(await costs(store, name))
         except UnknownSession:

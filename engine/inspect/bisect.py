@@ -37,7 +37,10 @@ LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "next", 
 
 # Numbered and not left out: two answers that change places are a real difference.
 # Fields with an id, which a run or a sender made up.
-IDS = frozenset({"id", "ids", "request", "run", "call"})
+IDS = frozenset({"id", "ids", "request", "run", "session", "call"})
+
+# The effects of a step that only asks a model again.
+ASKED_AGAIN = frozenset({"AnswerFailed", "CallModel", "ModelCalled", "UseIds"})
 
 # Causes before effects, since the first part that differs is the one that is named.
 # The parts of a step that the machine made.
@@ -169,7 +172,7 @@ def _asks_again(step: Plain) -> bool:
     """Whether *step* only asks a model again, since no worker had begun to ask it."""
     # A fork and a takeover do this where the original asked once: the conversation is the same.
     unbegun = step["entry"].get("event", {}).get("failure") == Failure.UNBEGUN
-    return unbegun and {effect[TAG] for effect in step["effects"]} == {"CallModel", "ModelCalled", "UseIds"}
+    return unbegun and {effect[TAG] for effect in step["effects"]} == ASKED_AGAIN
 
 
 @final

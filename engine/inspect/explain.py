@@ -15,6 +15,7 @@ from typing import assert_never, final
 import attrs
 
 from ... import effects
+from ...states.batch.start import child_session
 from ..core.machine import calls_at, calls_in
 from ..journal import entries as journal
 from .replay import ReplayedStep
@@ -186,7 +187,10 @@ def _of_call(effect: effects.Effect, session: str) -> Iterator[tuple[str, str]]:
             yield "started", f"{effect.tool} {effect.arguments}"
         # With the session, where the child's own story is told.
         case effects.AgentStarted():
-            yield "started", f"agent {effect.agent}, in session {session}.{effect.call}: {effect.prompt}"
+            yield (
+                "started",
+                f"agent {effect.agent}, in session {child_session(session, effect.call)}: {effect.prompt}",
+            )
         # In full, unlike in a rendered line: the reason for an outcome may stand anywhere in it.
         case effects.CallSettled():
             yield "ended", f"{effect.outcome}: {effect.content}"

@@ -27,6 +27,7 @@ from ...effects.requests import AskApproval
 from ...effects.usage import Spent
 from ...states.context import ConversationMemory
 from ...states.rules.inputs import next_prompt
+from ...states.thinking import resumed
 from ..core.machine import Machine, Step, apply_inputs, overtaken, questions
 from .entries import Branched, Entry, Forked, HandedOver, Posted, RunOpened, Stepped, TakenOver, Titled
 
@@ -375,14 +376,14 @@ def apply_entry(state: SessionState, entry: Entry, number: int, session: str) ->
     effects: tuple[Effect, ...] = ()
     match entry:
         case RunOpened():
-            effects = state.commit(_open(state, entry), number)
+            effects = state.commit(_open(state, entry, session), number)
         case Stepped():
             effects = state.commit(_step(_machine(state, where), entry, where), number)
         case Posted():
             # Applied later, by a step of its own: until then a crash loses nothing of it.
             state.posted.append(entry.event)
         case TakenOver():
-            _take_over(state, entry, where)
+            effects = _take_over(state, entry, where)
         case HandedOver():
             # A request that an earlier, lost process may have begun stays in doubt for ever: the worker that
             # hands over knows only of its own.
@@ -413,14 +414,14 @@ def _machine(state: SessionState, where: str, *, over: bool = False) -> Machine:
     return state.machine
 
 
-def _open(state: SessionState, opened: RunOpened) -> Step:
+def _open(state: SessionState, opened: RunOpened, session: str) -> Step:
     before = state.machine
     if before is not None:
         _keep_end(state, before)
         if before.config == opened.config:
             # Runs of one session mostly share their settings; equal copies would add up in a long journal.
             opened = attrs.evolve(opened, config=before.config)
-    machine = Machine.open(opened, before, state.posted, state.unbilled)
+    machine = Machine.open(opened, before, state.posted, state.unbilled, session=session)
     state.machine, state.posted, state.unbilled = machine, [], Spent()
     state.runs += 1
     # Read before the machine begins: its first step takes the prompt out of the mail.
@@ -449,7 +450,7 @@ def _step(machine: Machine, entry: Stepped, where: str) -> Step:
     return step
 
 
-def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
+def _take_over(state: SessionState, entry: TakenOver, where: str) -> tuple[Effect, ...]:
     if entry.config is not None:
         _machine(state, where).reconfigure(entry.config)
     if state.machine is not None:
@@ -458,6 +459,8 @@ def _take_over(state: SessionState, entry: TakenOver, where: str) -> None:
         state.tries = {name: state.tries.get(name, 0) + 1 for name in names}
     # The new worker begins them now. If it crashes, they count as begun.
     state.unbegun = frozenset()
+    # A journal is taken over in the middle of a run, unless it was cut by hand.
+    return () if state.machine is None else (resumed(state.machine.config, state.machine.memory, entry.at),)
 
 
 def _branch(state: SessionState, entry: Branched, where: str) -> None:

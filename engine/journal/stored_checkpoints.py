@@ -71,6 +71,9 @@ async def find_state(
         if (begins := restored(bodies, most)) is None:
             return None
         known = begins.position
+        if begins.state.machine is not None:
+            # A fork begins with the checkpoints of its original.
+            begins.state.machine.rename(session)
         end = None if most is None or more is None else most + more
         entries = await store.load(session, known - 1, end, incarnation)
         behind = begins.behind(entries)

@@ -40,6 +40,7 @@ from ...performers.approvals import located
 from ...performers.base import LEAVING
 from ...performers.stores.memory import MemoryStore
 from ...performers.worker_pool import finish
+from ...states.batch.start import child_session
 from ...states.rules import model_messages
 from ..core.inputs import Input, closed, closers
 from ..core.machine import ChildLink, agent_before, deadlines_in, links_of
@@ -164,7 +165,7 @@ class Children:
         # person finds it through its parent, and in a list by its agent.
         environment = attrs.evolve(environment, ended=None, titles=Titles.OFF)
         store = self.log.journal.store if self._memory is None else self._memory
-        made: ChildSession = self._opens(f"{self.log.journal.session}.{call}", environment, store)
+        made: ChildSession = self._opens(child_session(self.log.journal.session, call), environment, store)
         return made
 
     async def load(self) -> None:
@@ -420,7 +421,7 @@ class _Run:
     def put(self, notice: Notice, at: Position | None = None) -> None:  # noqa: ARG002  # as readers have it
         """Pass *notice* on to the parent."""
         request, scene = self._request, self._scene
-        scene.emit(AgentNoticed(call=request.call, notice=notice))
+        scene.emit(AgentNoticed(call=request.call, notice=notice, at=notice.at))
         # The parent's budget must see the spend while the child works, and not when it is too late.
         if isinstance(notice, TurnEnded):
             now, spent = scene.clock.now(), self._session.spent

@@ -63,6 +63,11 @@ class CompletedTexts:
         """The text of an answer that was left: a run that was drained ends without one of `ENDS`."""
         # Neighbours of one kind are one notice, so text and reasoning keep their order.
         groups = groupby(self._held, type)
-        texts = [kind("".join([delta.text for delta in deltas])) for kind, deltas in groups]
+        texts = [_joined(list(deltas)) for _, deltas in groups]
         self._held.clear()
         return texts
+
+
+def _joined(deltas: Sequence[TextDelta | ReasoningDelta]) -> TextDelta | ReasoningDelta:
+    """*deltas*, which are of one kind, as one that came when the last of them did."""
+    return type(deltas[0])("".join([delta.text for delta in deltas]), at=deltas[-1].at)

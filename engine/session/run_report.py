@@ -120,7 +120,8 @@ class RunReport:
                 RunEnded(run=run, reason=result.reason, spent=result.spent, at=at, detail=result.detail)
             )
         elif (run and not (rests and error is None)) or self._cannot_begin(error):
-            self._feed.publish(RunLeft(run=run, why=let_go or why_left(error), detail=detail_of(error)))
+            why = let_go or why_left(error)
+            self._feed.publish(RunLeft(at=at, run=run, why=why, detail=detail_of(error)))
         self._run = ""
         self._end(result, error)
 

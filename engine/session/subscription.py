@@ -36,8 +36,9 @@ class Subscription:
         # Up to *size* unread notices and any number of outcomes; with each, how many were missed
         # just before it, and its position.
         self._waiting: deque[tuple[int, Notice, Position | None]] = deque()
-        # Those missed after the last one here.
+        # Those missed after the last one here, and when the latest of them came.
         self._missed = 0
+        self._missed_at = 0.0
         self._size = size
         self._awaited = awaited
         self._over = False
@@ -63,6 +64,7 @@ class Subscription:
         else:
             self.dropped += 1
             self._missed += 1
+            self._missed_at = notice.at
 
     def _makes_room(self, notice: Notice) -> bool:
         """Whether *notice* comes in although the buffer is full; another one may have to go."""
@@ -79,7 +81,8 @@ class Subscription:
             # The last answer counts. A long run grows the buffer no further.
             place = len(self._waiting) - 1
         if place is not None:
-            missed = self._waiting[place][0] + 1
+            before, gone, _ = self._waiting[place]
+            missed = before + 1
             del self._waiting[place]
             self.dropped += 1
             if place < len(self._waiting):
@@ -87,6 +90,7 @@ class Subscription:
                 self._waiting[place] = before + missed, following, at
             else:
                 self._missed += missed
+                self._missed_at = gone.at
         # Outcomes must arrive: a caller that waits for one would wait for ever. Where all are, the buffer
         # grows by a few notices for each unread run.
         return outcome or place is not None
@@ -146,10 +150,10 @@ class Subscription:
         missed, notice, at = self._waiting[0] if self._waiting else (self._missed, None, None)
         if notice is None:
             self._missed = 0
-            return NoticesMissed(count=missed)
+            return NoticesMissed(at=self._missed_at, count=missed)
         if missed:
             self._waiting[0] = 0, notice, at
-            return NoticesMissed(count=missed)
+            return NoticesMissed(at=notice.at, count=missed)
         self._waiting.popleft()
         self.at = at
         return notice

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from ...effects.config import with_output
 from ...effects.events import ApprovalGiven, ControlReceived
 from ...effects.notices import ApprovalRequested, Warned
 from ...effects.records import SetMode
@@ -13,13 +14,14 @@ from ...effects.requests import AskApproval, RunAgent
 from ..core.machine import deadlines_in, in_sandbox_of, with_restrictions
 from ..core.recovery import recover
 from ..journal.entries import TakenOver
+from .outputs import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...effects import Effect
     from ...effects.config import Config
-    from ...effects.events import Event
+    from ...effects.events import Event, UserSent
     from ...effects.notices import Notice
     from ..core.machine import Machine
     from .environment import Environment
@@ -28,13 +30,13 @@ if TYPE_CHECKING:
     from .session_log import SessionLog
 
 
-def run_config(log: SessionLog, environment: Environment) -> Config:
-    """The configuration of the run of *log* that is taken over, or of its next one."""
+def run_config(log: SessionLog, environment: Environment, prompt: UserSent | None = None) -> Config:
+    """The configuration of the run of *log* that is taken over, or of the next, which *prompt* begins."""
     machine = log.state.machine
-    if machine is None:
-        return with_restrictions(environment.config, None, environment.lifted)
-    config = with_restrictions(environment.config, machine.config, environment.lifted)
-    return in_sandbox_of(machine.config, config) if log.state.unfinished else config
+    config = with_restrictions(environment.config, machine and machine.config, environment.lifted)
+    if (output := output_of(log, environment, prompt)) != config.output:
+        config = with_output(config, output)
+    return in_sandbox_of(machine.config, config) if machine and log.state.unfinished else config
 
 
 def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
@@ -56,32 +58,34 @@ def waits_for_answers(log: SessionLog, environment: Environment) -> bool:
     )
 
 
-async def show_questions(log: SessionLog, feed: Feed, buffer: RunBuffer | None) -> None:
+async def show_questions(log: SessionLog, at: float, feed: Feed, buffer: RunBuffer | None) -> None:
     """Publish the open questions of *log*, of which a reader here has seen no notice."""
-    await show([ApprovalRequested.of(question) for question in log.state.questions], None, feed, buffer)
+    await show([ApprovalRequested.of(question, at) for question in log.state.questions], None, feed, buffer)
 
 
 async def show(notices: Sequence[Notice], entry: int | None, feed: Feed, buffer: RunBuffer | None) -> None:
     """Publish *notices* of the journal's *entry*, or of none."""
-    await feed.pass_on(notices, entry)
+    if feed.used:
+        await feed.pass_on(notices, entry)
     if buffer is not None:
         buffer.put(notices)
 
 
 async def take_over(
     log: SessionLog, machine: Machine, config: Config, at: float
-) -> tuple[tuple[Effect, ...], tuple[Event, ...]]:
+) -> tuple[tuple[Effect, ...], tuple[Notice, ...], tuple[Event, ...]]:
     """
-    Take over the run of *log* and *machine* under *config*: the effects to repeat, and the events to apply.
+    Take over the run of *log* and *machine* under *config*.
 
-    A question that has its answer already is not asked again.
+    Returns the notices of the takeover and the effects to repeat, the notices of the questions among these,
+    and the events to apply. A question that has its answer already is not asked again.
     """
     # Read first: the entry clears it, since from then on this process may begin them.
     unbegun, tries = log.state.unbegun, log.state.tries
     # The entry says only what changed: most processes take over with the same configuration. Written before
     # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
     # at its next append.
-    await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
+    effects = await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
     recovery = recover(machine, at, unbegun, tries)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
@@ -95,11 +99,11 @@ async def take_over(
         if not isinstance(request, AskApproval) or request.id not in answered
     ]
     # A subscriber of the new process has not seen the notice that the old one gave.
-    notices = [ApprovalRequested.of(request) for request in again if isinstance(request, AskApproval)]
-    return (*again, *notices), recovery.events
+    asked_again = [ApprovalRequested.of(request, at) for request in again if isinstance(request, AskApproval)]
+    return (*effects, *again), (*asked_again,), recovery.events
 
 
-def lifted_rules(environment: Environment, before: Config | None, config: Config) -> list[Warned]:
-    """A warning for each rule of earlier runs that holds no more."""
+def lifted_rules(environment: Environment, before: Config | None, config: Config, at: float) -> list[Warned]:
+    """What says, *at* this time, which rules of earlier runs hold no more."""
     lifted = [each for each in environment.lifted if before and each in before.rules]
-    return [Warned(text=f"lifted: {each}") for each in lifted if each not in config.rules]
+    return [Warned(at=at, text=f"lifted: {each}") for each in lifted if each not in config.rules]

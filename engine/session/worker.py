@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, TypeAlias, final
 import attrs
 
 from ...effects import errors
-from ...effects.config import with_output
 from ...effects.events import Event, Interrupted, Post, UserSent
 from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, notices_in
 from ...effects.requests import RunAgent
@@ -35,18 +34,17 @@ from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
-from ..core.machine import in_sandbox_of, with_restrictions
 from ..driver import Driver, Inbox
 from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children, ChildRunner
 from .environment import OnHostError, Titles
 from .feed import Feed
 from .lease import SessionLease
-from .outputs import output_of, with_decoder
+from .outputs import with_decoder
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import lifted_rules, show_questions, take_over, waits_for_answers
+from .takeover import lifted_rules, run_config, show, show_questions, take_over, waits_for_answers
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
     from .session_log import SessionLog
 
 # A driver, and what its run does first.
-Begun: TypeAlias = "tuple[Driver, tuple[Effect, ...]]"
+Begun: TypeAlias = "tuple[Driver, tuple[Effect, ...], tuple[Notice, ...]]"
 
 # How often an input is tried where another process, which may be busy, wrote first. A try is one append where
 # the store says what that was.
@@ -291,7 +289,7 @@ class Worker:
                 await check_repeat(log, prompt)
             # A process that waits for the answers would lose the run to this one, which cannot go on with it.
             if prompt is None and not (wait or takeover) and waits_for_answers(log, environment):
-                await show_questions(log, self.feed, self._buffer)
+                await show_questions(log, environment.clock.now(), self.feed, self._buffer)
                 return None
             event = None if prompt is None else await _posted(log, environment, prompt)
             if log.state.unfinished or _due(log, environment) is None:
@@ -332,7 +330,7 @@ class Worker:
             await self.environment.clock.sleep_until(due)
 
     async def _open(self, prompt: UserSent | None = None) -> Begun | None:
-        """The driver of a run that is opened or taken over, with what it does first; None for none."""
+        """The driver of a run that is opened or taken over, with what `_drive` takes; None for none."""
         log, environment, at = self.log, self.environment, self.environment.clock.now()
         if self.drains and prompt is not None:
             # It is written nowhere, so its sender has to know.
@@ -341,18 +339,13 @@ class Worker:
             return None
         unfinished = log.state.machine if log.state.unfinished else None
         before = None if log.state.machine is None else log.state.machine.config
-        config = with_restrictions(environment.config, before, environment.lifted)
-        if (output := output_of(log, environment, prompt)) != config.output:
-            config = with_output(config, output)
-        if unfinished is not None:
-            config = in_sandbox_of(unfinished.config, config)
+        config = run_config(log, environment, prompt)
         events: tuple[Event, ...] = ()
         waiting = log.state.waiting | log.state.withdrawn | ({prompt.id} if prompt else set())
         if unfinished is not None:
             self.lease.went_on()
             self.report.opening(unfinished.memory.run, resumed=True)
-            first, events = await take_over(log, unfinished, config, at)
-            entry = None
+            first, asked_again, events = await take_over(log, unfinished, config, at)
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -363,13 +356,13 @@ class Worker:
             opened = await log.open_run(name, config, at, prompt, titled=titled)
             if opened is None:
                 return None
-            first, entry = opened, log.begun if log.journal.kept else None
+            first, asked_again = opened, ()
         self.report.opened(first, waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.
         if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
         inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
-        driver = _new_driver(log, environment, self.children, inbox, log.state.machine, entry)
+        driver = _new_driver(log, environment, self.children, inbox, log.state.machine)
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -380,10 +373,16 @@ class Worker:
             environment.redactor.mark_running()
         self._change_use(Use.DRIVING, driver)
         self._ran = True
-        return driver, (*first, *lifted_rules(environment, before, config))
+        return driver, first, (*asked_again, *lifted_rules(environment, before, config, at))
 
-    async def _drive(self, driver: Driver, first: tuple[Effect, ...], *, wait: bool) -> bool:
-        """Drive the run of *driver*; whether it rests at the end."""
+    async def _drive(
+        self, driver: Driver, first: tuple[Effect, ...], unkept: tuple[Notice, ...], *, wait: bool
+    ) -> bool:
+        """
+        Drive the run of *driver* from its *first* effects on; whether it rests at the end.
+
+        No journal has the notices *unkept*.
+        """
 
         # A run that rests may be taken over; a closed session must not take its lease back.
         def works() -> bool:
@@ -410,6 +409,9 @@ class Worker:
                         await feed.pass_on(notices, driver.entry)
                     if buffer is not None:
                         buffer.put(notices)
+                    if unkept:
+                        await show(unkept, None, feed, buffer)
+                        unkept = ()
                     if effects and type(effects[-1]) in REPORTED:
                         self.report.tell(effects[-1])
                     effects = await driver.next(wait=wait)
@@ -428,10 +430,7 @@ class Worker:
             # It came when the driver had ended.
             raise driver.inbox.error
         if shown is not None:
-            notices = shown.rest()
-            await self.feed.pass_on(notices, driver.entry)
-            if self._buffer is not None:
-                self._buffer.put(notices)
+            await show(shown.rest(), driver.entry, self.feed, self._buffer)
         return True
 
     # Inputs
@@ -625,9 +624,8 @@ def _new_driver(
     children: Children,
     inbox: Inbox,
     machine: Machine,
-    entry: int | None,
 ) -> Driver:
-    """A driver of *machine*, whose first effects are those of *entry*."""
+    """A driver of *machine*, whose run was just opened or taken over."""
     return Driver(
         machine=machine,
         performers=_performers(environment, children, inbox),
@@ -638,7 +636,7 @@ def _new_driver(
         store=log.journal.store if log.journal.kept else None,
         rested=environment.rested,
         inbox=inbox,
-        entry=entry,
+        entry=log.begun if log.journal.kept else None,
         redact=environment.redact,
         raises=environment.on_error is OnHostError.RAISE,
     )

@@ -494,6 +494,7 @@ class MessagesParser(BodyParser):
 
     def _message(self, message: Object) -> None:
         self._answered = True
+        self._introduce(message)
         self._count(message)
         if reason := first_text(message, "stop_reason"):
             self._reason = STOPS.get(reason, StopReason.UNKNOWN)

@@ -22,6 +22,7 @@ import msgspec
 from ...effects.history import Piece
 from ...effects.messages import StopReason
 from ...effects.usage import Usage
+from ...effects.validators import clean
 from .errors import is_refusal, stream_error
 from .lenient_json import Object, SurrogateJoiner, as_object, decoded, objects
 from .wire import AnswerEnd, Broken, Complete, cut_short
@@ -163,6 +164,9 @@ MAX_CHUNK_DEPTH = 200
 
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
+# Characters of an answer's id, and of a model's name, that are kept. Some proxies have ids of 400.
+MAX_PROVIDER_WORD = 512
+
 _HEAD = 60  # bytes of a body's beginning that are kept, to be shown where it is no answer
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # taken whole, with nothing remembered
@@ -192,6 +196,8 @@ class BodyParser(ABC):
         self._ended = False  # the answer has said that it came to its own end, so no error makes it void
         self._words: Object = {}  # what came in the place of an answer
         self._sequence = ""  # the stop sequence that was met
+        self._response = ""  # the provider's id of the answer
+        self._model = ""  # its name of the model that gave it
         self._broken: Broken | None = None
         self._head = b""
         self._started = False  # the body's first byte is known
@@ -241,9 +247,27 @@ class BodyParser(ABC):
         ending = self._broken or self._stop()
         if isinstance(ending, StopReason):
             usage = self.usage or Usage()
-            return Complete(stop=ending, usage=usage, sequence=self._sequence, pieces=tuple(pieces))
+            response, model = self._response, self._model
+            if self._halves is not None:
+                response, model = clean(response), clean(model)
+            return Complete(
+                stop=ending,
+                usage=usage,
+                sequence=self._sequence,
+                pieces=tuple(pieces),
+                response=response,
+                model=model,
+            )
         broken = ending or (None if self.done else cut) or self._nothing()
         return attrs.evolve(broken, usage=self.usage)
+
+    def _introduce(self, chunk: Object) -> None:
+        """Note the id of the answer and the name of its model, where *chunk* has them."""
+        # By their classes and not by `first_text`: each answer of each run comes by.
+        if "id" in chunk and chunk["id"].__class__ is str:
+            self._response = chunk["id"][:MAX_PROVIDER_WORD]
+        if "model" in chunk and chunk["model"].__class__ is str:
+            self._model = chunk["model"][:MAX_PROVIDER_WORD]
 
     def _fail(self, broken: Broken) -> None:
         """It failed as *broken* says, unless it had come to its own end before."""

@@ -451,8 +451,8 @@ class CallAttempt:
 
     *started* is when it was sent: what was waited before was no work. *latest* is when it
     has to be over, by the loop's clock. *status* is of the server's answer, once that has begun, and *read*
-    counts the bytes of its body. It is *over* when nothing more of it is wanted. *watch* is called whenever
-    some of it was read.
+    counts the bytes of its body. *first* is when its first piece came. It is *over* when nothing more of it
+    is wanted. *watch* is called whenever some of it was read.
     """
 
     request: CallModel
@@ -460,6 +460,7 @@ class CallAttempt:
     parser: Parser
     most: int
     started: float | None = None
+    first: float | None = None
     latest: float = math.inf
     status: int = 0
     read: int = 0
@@ -502,6 +503,8 @@ class CallAttempt:
         if data and (pieces := tuple(self.parser.feed(data))):
             self._weigh(pieces)
             at, before, count = self.scene.clock.now(), self._emitted, len(pieces)
+            if self.first is None:
+                self.first = at
             self._emitted += count
             request = self.request.id
             self.scene.emit(ModelStreamed(at=at, request=request, before=before, count=count, pieces=pieces))
@@ -560,7 +563,10 @@ class CallAttempt:
         seconds = 0.0 if self.started is None else now - self.started
         told = attrs.asdict(ending, recurse=False)
         if isinstance(ending, Complete):
-            return ModelFinished(at=now, request=request, seconds=seconds, **told)
+            # A clock that was set back makes no negative wait.
+            first = None if self.started is None or self.first is None else self.first - self.started
+            first = first if first is None or first > 0 else 0.0
+            return ModelFinished(at=now, request=request, seconds=seconds, first_piece=first, **told)
         # Drawn here and stored in the event: the machine draws nothing, and a replay waits as long.
         jitter = random.random()  # noqa: S311  # it spreads retries, it keeps no secret
         return ModelFailed(at=now, request=request, seconds=seconds, jitter=jitter, **told)

@@ -354,6 +354,8 @@ class ChatParser(BodyParser):
             self._count(chunk)
             self._fail(stream_error(chunk))
             return
+        if not self._response and "id" in chunk:
+            self._introduce(chunk)
         choices = chunk.get("choices") or ()
         # By their classes, here and below, and not by `objects`: each chunk and each bit of a call pays for
         # it.

@@ -78,8 +78,9 @@ class RateLimiter:
             if wait > most:
                 return _unsent(request, scene, Failure.RATE_LIMIT, f"not sent, since {_REASON}", wait)
             if taken := wait > 0:
-                due = scene.clock.now() + wait
-                scene.emit(RequestDelayed(request=request.id, due=due, reason=_REASON))
+                now = scene.clock.now()
+                due = now + wait
+                scene.emit(RequestDelayed(at=now, request=request.id, due=due, reason=_REASON))
                 await scene.clock.sleep_until(due)
         except asyncio.CancelledError:
             shield.absorb()

@@ -137,7 +137,9 @@ class ResponsesParser(BodyParser):
             self._finish(chunk, "completed", pieces)
         elif kind.startswith("response."):
             self._answered = True
-            self._count(as_object(chunk.get("response")))
+            response = as_object(chunk.get("response"))
+            self._introduce(response)
+            self._count(response)
 
     # Items
 
@@ -249,6 +251,7 @@ class ResponsesParser(BodyParser):
 
     def _finish(self, response: Object, status: str, pieces: list[Piece]) -> None:
         self._answered = True
+        self._introduce(response)
         self._count(response, final=True)
         own_status = first_text(response, "status")
         status = own_status if own_status in END_STATUSES.values() else status

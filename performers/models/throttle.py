@@ -202,7 +202,7 @@ class Slot:
                 message, wait = f"not sent, since {reason}", held.until - now
                 return Broken(failure=held.failure, message=message, retry_after=wait)
             if not told:
-                scene.emit(RequestDelayed(request=self.request.id, due=held.until, reason=reason))
+                scene.emit(RequestDelayed(at=now, request=self.request.id, due=held.until, reason=reason))
                 told = True
             await scene.clock.sleep_until(held.until)
         if self.queue.room < math.inf:

@@ -24,12 +24,16 @@ from ..base import PerformContext
 class Complete:
     """
     An answer came to its end. *pieces* are those that only the end brought, *sequence* the stop sequence met.
+
+    *response* is the provider's id of it, *model* its name of the model; empty where it told none.
     """
 
     stop: StopReason
     usage: Usage = Usage()
     sequence: str = ""
     pieces: tuple[Piece, ...] = ()
+    response: str = ""
+    model: str = ""
 
 
 @final

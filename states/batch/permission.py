@@ -233,7 +233,12 @@ def tell_judged(call: Call, found: Judgement, draft: Draft) -> None:
     wish = call.call
     draft.add(
         CallJudged(
-            call=wish.id, tool=wish.name, verdict=found.verdict, ground=found.ground, detail=found.detail
+            call=wish.id,
+            tool=wish.name,
+            verdict=found.verdict,
+            ground=found.ground,
+            detail=found.detail,
+            at=draft.at,
         )
     )
 
@@ -259,7 +264,7 @@ def ask(call: Call, found: Judgement, hooks: HookRound, finding: Finding, ctx: C
     draft.add(asked)
     if isinstance(deadline, Timer):
         draft.add(SetTimer(id=deadline.request, due=deadline.due))
-    draft.add(ApprovalRequested.of(asked))
+    draft.add(ApprovalRequested.of(asked, draft.at))
     return call.at(phase)
 
 

@@ -112,7 +112,7 @@ def withdraw(call: Call, draft: Draft, *, closed: str = "", late: bool = False) 
     # journal.
     draft.add(*[Cancel(request=request) for request in call.open if request != closed])
     if isinstance(phase, phases.Asked) and (late or closed != phase.request):
-        draft.add(ApprovalWithdrawn(request=phase.request, late=late))
+        draft.add(ApprovalWithdrawn(request=phase.request, late=late, at=draft.at))
 
 
 def take_output(batch: Batch, draft: Draft) -> tuple[Batch, bool]:
@@ -130,7 +130,7 @@ def take_output(batch: Batch, draft: Draft) -> tuple[Batch, bool]:
             if outcome is Outcome.OK:
                 # Nothing runs, but a watcher of calls sees each that ends well begin.
                 wish = call.call
-                draft.add(ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments))
+                draft.add(ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments, at=draft.at))
             calls.append(settled(call, outcome, content, draft))
             if is_taken:
                 outcome, content = Outcome.SKIPPED, model_messages.ONE_OUTPUT

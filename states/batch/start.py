@@ -126,6 +126,12 @@ def child_run(
     )
 
 
+def child_session(session: str, call: str) -> str:
+    """The id of the session of the child that works on *call* of *session*; empty where that has none."""
+    # Made from the parent and the call: any process finds the child without a directory of them.
+    return f"{session}.{call}" if session else ""
+
+
 def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: Draft) -> Call:
     """*call* of *batch* at work, if it may; *calls* are how all its calls are by now."""
     wish, spec = call.call, spec_of(batch, call, ctx)
@@ -138,7 +144,7 @@ def _run(call: Call, batch: Batch, calls: Sequence[Call], ctx: Context, draft: D
     request = draft.new_id()
     draft.add(
         tool_run(wish, spec, request),
-        ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments),
+        ToolStarted(call=wish.id, tool=wish.name, arguments=wish.arguments, at=draft.at),
     )
     # Most calls were not looked at.
     finding = finding_of(call, ctx) if call.phase.inspection else None
@@ -169,7 +175,13 @@ def _delegate(call: Call, calls: Sequence[Call], ctx: Context, draft: Draft) -> 
     request = draft.new_id()
     draft.add(
         child_run(wish, child, ctx.config, limits, ctx.memory.session.mode, request),
-        AgentStarted(call=wish.id, agent=name, prompt=prompt),
+        AgentStarted(
+            at=draft.at,
+            call=wish.id,
+            agent=name,
+            prompt=prompt,
+            session=child_session(ctx.memory.session.session_id, wish.id),
+        ),
     )
     return call.at(RunningChild(request=request, limits=limits))
 

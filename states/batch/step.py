@@ -89,7 +89,7 @@ def _changed(batch: Batch, ctx: Context, draft: Draft) -> Batch | None:
             return None if index is None else _answered(batch, index, event, ctx, draft)
         # A steer with `WHEN_DONE` changes nothing here: it waits in the mail until all calls have ended.
         case events.UserSteered(id=sender, how=how) if how is not Steering.WHEN_DONE:
-            draft.add(InputReceived(id=sender))
+            draft.add(InputReceived(id=sender, at=draft.at))
             return give_up(batch, Stopping.HURRIED if how is Steering.NOW else Stopping.STEERED, draft)
         case events.CallCancelled(call=call):
             return _call_cancelled(batch, call, draft)
@@ -136,7 +136,7 @@ def append_results(batch: Batch, draft: Draft, ctx: Context) -> None:
     """Append the message with the results of *batch*, each of whose calls is settled."""
     results = [call.phase.result for call in batch.calls if isinstance(call.phase, phases.Settled)]
     parts = tuple([_within(result, ctx.config) for result in results])
-    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=ctx.now)))
+    draft.add(AppendMessage(message=Message(role=Role.TOOL, parts=parts, at=draft.at)))
 
 
 def _proceed(batch: Batch, ctx: Context, draft: Draft) -> BatchStep:
@@ -186,7 +186,7 @@ def _answered(batch: Batch, index: int, event: Answered, ctx: Context, draft: Dr
         case events.ToolLost(), phases.Running() as phase:
             return batch.with_call(index, _lost(call, phase, batch, ctx, draft))
         case events.ToolProgressed(text=text), phases.Running():
-            draft.add(ToolOutput(call=call.call.id, text=text))
+            draft.add(ToolOutput(call=call.call.id, text=text, at=draft.at))
             return batch
         case events.AgentProgressed(spent=spent), phases.RunningChild() as phase:
             return batch.with_call(index, call.at(attrs.evolve(phase, spent=spent)))
@@ -283,7 +283,7 @@ def _decided(
     if timed and not isinstance(decision, events.Deny):
         return _late(batch, index, event.request, ctx, draft)
     withdraw(call, draft, closed=event.request)
-    draft.add(ApprovalResolved(request=event.request, decision=decision, by=event.by))
+    draft.add(ApprovalResolved(request=event.request, decision=decision, by=event.by, at=draft.at))
     match decision:
         case events.Approve(arguments=edited):
             return batch.with_call(index, approved(call, phase, edited, batch, ctx, draft))
@@ -358,5 +358,5 @@ def _stop_run(batch: Batch, draft: Draft) -> Batch:
     """*batch*, given up because the run is to end."""
     # Once: a hook and a person may both end the run, and watchers hear of one interrupt.
     if batch.stopping is not Stopping.INTERRUPTED:
-        draft.add(InterruptRequested())
+        draft.add(InterruptRequested(at=draft.at))
     return give_up(batch, Stopping.INTERRUPTED, draft)

@@ -158,13 +158,14 @@ def found(
     config: Config,
     withdrawn: Sequence[WithdrawTool],
     turns: int,
+    at: float,
     summarised: Sequence[Message] = (),
 ) -> Loop | None:
     """
     What the calls at the end of *history* repeat, and what is done about the worst of it; None for nothing.
 
-    The run has had *turns* turns, and *withdrawn* were taken away in some of them. *summarised* is what
-    `remembered` gave for the summary that *history* begins with.
+    The run has had *turns* turns, and *withdrawn* were taken away in some of them. The notice of it is of the
+    time *at*. *summarised* is what `remembered` gave for the summary that *history* begins with.
     """
     loops = config.loops
     # Looked for only right behind results. After a person's words the model deserves a fresh start.
@@ -176,7 +177,7 @@ def found(
         if stage is not None:
             done = stage is LoopStage.WITHDRAWN and _are_away(each, withdrawn, turns)
             text = explained(each, stage, loops)
-            notice = LoopDetected(stage=stage, tools=each.tools, count=each.count, text=text)
+            notice = LoopDetected(stage=stage, tools=each.tools, count=each.count, text=text, at=at)
             judged.append(Loop(notice=notice, done=done))
     # What is done about one of them is not all that is to be done.
     return min(judged, key=lambda loop: (HARDEST.index(loop.notice.stage), loop.done), default=None)

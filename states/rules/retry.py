@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ...effects.config import Config, Retries
 from ...effects.events import Failure, ModelFailed
-from ...effects.notices import FallbackUsed, RetryScheduled
+from ...effects.notices import AnswerFailed, FallbackUsed, RetryScheduled
 from ...effects.records import UseFallback
 from ...effects.requests import SetTimer
+from ...effects.usage import Spent
 
 # The provider asks for patience: it is given more tries.
 OVERLOADED = frozenset({Failure.RATE_LIMIT, Failure.OVERLOADED})
@@ -33,11 +34,35 @@ def may_fall_back(config: Config, model: str, failed: ModelFailed, delay: float 
     return delay is None or delay > config.retries.fallback_after
 
 
+def answer_failed(failed: ModelFailed, spent: Spent) -> AnswerFailed:
+    """The notice that a model call *failed*, for which *spent* was paid."""
+    return AnswerFailed(
+        at=failed.at,
+        request=failed.request,
+        failure=failed.failure,
+        message=failed.message,
+        usage=spent.usage,
+        cost=spent.known_cost,
+        seconds=spent.seconds,
+    )
+
+
+def not_waited_for(request: str, at: float) -> ModelFailed:
+    """The end of the model call *request* for a person who interrupted it twice."""
+    return ModelFailed(at=at, request=request, failure=Failure.CANCELLED, message="interrupted twice")
+
+
 def fall_back(config: Config, model: str, failed: ModelFailed) -> tuple[UseFallback, FallbackUsed]:
     """The fallback model is asked from now on instead of *model*, which *failed*."""
     return (
         UseFallback(model=config.fallback),
-        FallbackUsed(model=config.fallback, instead_of=model, failure=failed.failure, message=failed.message),
+        FallbackUsed(
+            model=config.fallback,
+            instead_of=model,
+            failure=failed.failure,
+            message=failed.message,
+            at=failed.at,
+        ),
     )
 
 
@@ -47,7 +72,14 @@ def try_later(timer: str, due: float, failed: ModelFailed, attempt: int) -> tupl
     # end it, and a test need not sit it out.
     return (
         SetTimer(id=timer, due=due),
-        RetryScheduled(attempt=attempt, due=due, failure=failed.failure, message=failed.message),
+        RetryScheduled(
+            at=failed.at,
+            request=failed.request,
+            attempt=attempt,
+            due=due,
+            failure=failed.failure,
+            message=failed.message,
+        ),
     )
 
 

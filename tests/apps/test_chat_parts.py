@@ -481,7 +481,9 @@ async def test_edited_arguments_that_are_refused_are_asked_about_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     face = ChatFace(RunOptions(store=Path("x.db")))
-    face.questions.add(ApprovalRequested(request="r-10", call="r-1", tool="bash", arguments="{}"), None)
+    face.questions.add(
+        ApprovalRequested(request="r-10", call="r-1", tool="bash", arguments="{}", at=0.0), None
+    )
     agent: Any = SimpleNamespace(config=Config(model=ModelSpec(name="m")))
     session: Any = Refusing()
     workspace = Workspace(store=MemoryStore(), agent=agent, session=session)
@@ -589,7 +591,7 @@ def transcript(file: Tty, cwd: Path) -> ChatTranscript:
 def turn_ended(*calls: ToolCall) -> TurnEnded:
     message = Message(role=Role.ASSISTANT, parts=calls)
     return TurnEnded(
-        request="r-1", turn=1, message=message, stop=StopReason.END_TURN, usage=Usage(), calls=calls
+        request="r-1", turn=1, message=message, stop=StopReason.END_TURN, usage=Usage(), calls=calls, at=0.0
     )
 
 
@@ -607,7 +609,7 @@ def test_an_answer_is_shown_block_by_block(tty: Tty, tmp_path: Path, paper: type
         "```\n| a | b |\n|---|---|\n| 1 | 2",
         " |",
     ):
-        made.notice(TextDelta(text))
+        made.notice(TextDelta(text, at=0.0))
     rows = ["Head", "", " • a", " • b", "", "  x = 1"]
     assert shown(tty, paper) == rows
     assert [row.plain for row in made.live(60, 9)] == ["| a | b |", "|---|---|", "| 1 | 2 |"]
@@ -618,7 +620,9 @@ def test_an_answer_is_shown_block_by_block(tty: Tty, tmp_path: Path, paper: type
 
 def test_no_text_of_a_model_moves_the_cursor(tty: Tty, tmp_path: Path, paper: type[Paper]) -> None:
     made = transcript(tty, tmp_path)
-    made.notice(TextDelta("a\x1b[2Jb &#x202e; &#27; <b>c</b> [d](http://e/\x9b)\n\n<div>\x07</div>\n\n"))
+    made.notice(
+        TextDelta("a\x1b[2Jb &#x202e; &#27; <b>c</b> [d](http://e/\x9b)\n\n<div>\x07</div>\n\n", at=0.0)
+    )
     text = "\n".join(shown(tty, paper))
     assert "a\\x1b[2Jb \\u202e" in text
     assert "<b>c</b> d (http://e/" in text
@@ -628,16 +632,18 @@ def test_no_text_of_a_model_moves_the_cursor(tty: Tty, tmp_path: Path, paper: ty
 
 def test_a_running_call_is_one_line_when_it_has_ended(tty: Tty, tmp_path: Path, paper: type[Paper]) -> None:
     made = transcript(tty, tmp_path)
-    made.notice(ToolStarted(call="r-7", tool="bash", arguments='{"command": "make"}'))
+    made.notice(ToolStarted(call="r-7", tool="bash", arguments='{"command": "make"}', at=0.0))
     for number in range(9):
-        made.notice(ToolOutput(call="r-7", text=f"\x1b[01;32mline {number}\x1b[0m\x1b[2J"))
+        made.notice(ToolOutput(call="r-7", text=f"\x1b[01;32mline {number}\x1b[0m\x1b[2J", at=0.0))
     assert [row.plain for row in made.live(60, 9)] == [
         "● bash make  #7",
         *[f"    line {number}\\x1b[2J" for number in (6, 7, 8)],
     ]
     assert shown(tty, paper) == []
     made.notice(
-        CallSettled(call="r-7", tool="bash", outcome=Outcome.OK, content="done\n[exit code 0]", seconds=2.0)
+        CallSettled(
+            call="r-7", tool="bash", outcome=Outcome.OK, content="done\n[exit code 0]", seconds=2.0, at=0.0
+        )
     )
     assert made.live(60, 9) == []
     assert shown(tty, paper) == ["● bash make  #7", "  ⎿ done  2.0 s"]
@@ -653,7 +659,7 @@ def test_the_time_of_a_long_command_is_not_cut(
     clock = iter([0.0, 75.0])
     monkeypatch.setattr("turnwheel.apps.chat.transcript.time", SimpleNamespace(monotonic=clock.__next__))
     made = transcript(tty, tmp_path)
-    made.notice(ToolStarted(call="r-7", tool="bash", arguments=f'{{"command": "make {"x" * 90}"}}'))
+    made.notice(ToolStarted(call="r-7", tool="bash", arguments=f'{{"command": "make {"x" * 90}"}}', at=0.0))
     (row,) = made.live(59, 9)
     assert row.plain.startswith("● bash make xxx")
     assert row.plain.endswith("...  #7  1 min 15 s")
@@ -725,7 +731,7 @@ def test_a_change_without_a_question_is_shown_below_its_result(
         id="r-7", wire_id="w", name="write", arguments='{"path": "README.md", "content": "# New\\n"}'
     )
     made.notice(turn_ended(call))
-    made.notice(CallSettled(call="r-7", tool="write", outcome=Outcome.OK, content="wrote 6 bytes"))
+    made.notice(CallSettled(call="r-7", tool="write", outcome=Outcome.OK, content="wrote 6 bytes", at=0.0))
     assert shown(tty, paper) == ["● write README.md  #7", "  ⎿ wrote 6 bytes", "  1 - # Demo", "  1 + # New"]
 
 

@@ -125,7 +125,9 @@ def asked(*calls: str) -> Questions:
     """Questions about *calls*, of which each came a second after the one before."""
     questions = Questions(iter(range(100)).__next__, CallNames())
     for call in calls:
-        notice = ApprovalRequested(request=f"r-{call}0", call=f"r-{call}", tool="bash", arguments="{}")
+        notice = ApprovalRequested(
+            request=f"r-{call}0", call=f"r-{call}", tool="bash", arguments="{}", at=0.0
+        )
         questions.add(notice, None)
     return questions
 

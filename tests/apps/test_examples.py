@@ -32,7 +32,7 @@ MOUNT = (
     "{'hello': 'world'}\nmay refund run with {'cents': 99900}?\n",
     "refunded 999 cents\nended: end_turn, after 2 turns\n",
 )
-WIRE = ("TextPiece(text='Hi')\n", "sequence='', pieces=())\n")
+WIRE = ("TextPiece(text='Hi')\n", "response='', model='')\n")
 CELERY = (
     "job-1: Order 1 is shipped. It took 2 turns.\njob-1: Order 1 is shipped. It took 2 turns.\n",
     "job-2: Order 2 is shipped. Its first worker was killed.\njob-3: rests at a question",
@@ -101,6 +101,7 @@ we come back with the last id
   ApprovalRequested
 the service restarts; may refund run with {"cents": 999}?
 204
+  RunResumed
   ApprovalResolved
   CallJudged
   ToolStarted
@@ -120,6 +121,7 @@ once more, from the beginning
   TurnEnded
   CallJudged
   ApprovalRequested
+  RunResumed
   ApprovalResolved
   CallJudged
   ToolStarted

@@ -84,24 +84,26 @@ def shown(*notices: Notice, verbose: bool = False) -> str:
     return file.getvalue()
 
 
-STARTED = ToolStarted(call="r-1", tool="read", arguments='{"path": "a"}')
-ENDED = CallSettled(call="r-1", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25)
+STARTED = ToolStarted(call="r-1", tool="read", arguments='{"path": "a"}', at=0.0)
+ENDED = CallSettled(call="r-1", tool="read", outcome=Outcome.OK, content="     1\tx", seconds=1.25, at=0.0)
 SPENT = Spent(turns=2, usage=Usage(input=1_000, output=300), cost=Decimal("0.01234"), seconds=4.5)
 
 
 def of_child(call: str, *notices: Notice) -> list[Notice]:
-    return [AgentNoticed(call=call, notice=notice) for notice in notices]
+    return [AgentNoticed(call=call, notice=notice, at=0.0) for notice in notices]
 
 
-JUDGED = CallJudged(call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Basis.TOOL, detail="it only reads")
-ASKED = ApprovalRequested(request="r-5", call="r-4", tool="bash", arguments='{"command": "x"}')
+JUDGED = CallJudged(
+    call="r-1", tool="read", verdict=Verdict.ALLOW, ground=Basis.TOOL, detail="it only reads", at=0.0
+)
+ASKED = ApprovalRequested(request="r-5", call="r-4", tool="bash", arguments='{"command": "x"}', at=0.0)
 SHOWN: dict[str, list[Notice]] = {
-    "text as it came": [TextDelta("one "), TextDelta("two\n"), TextDelta("three")],
-    "text, then a call": [TextDelta("look"), STARTED, ENDED],
-    "thinking, then text": [ReasoningDelta("hm"), TextDelta("\nso")],
-    "two at once": [STARTED, ToolStarted(call="r-2", tool="ls", arguments="{}"), ENDED],
+    "text as it came": [TextDelta("one ", at=0.0), TextDelta("two\n", at=0.0), TextDelta("three", at=0.0)],
+    "text, then a call": [TextDelta("look", at=0.0), STARTED, ENDED],
+    "thinking, then text": [ReasoningDelta("hm", at=0.0), TextDelta("\nso", at=0.0)],
+    "two at once": [STARTED, ToolStarted(call="r-2", tool="ls", arguments="{}", at=0.0), ENDED],
     "a call that did not run": [
-        CallSettled(call="r-3", tool="bash", outcome=Outcome.SKIPPED, content="Skipped: why")
+        CallSettled(call="r-3", tool="bash", outcome=Outcome.SKIPPED, content="Skipped: why", at=0.0)
     ],
     "a call that did not run, as it was wished": [
         TurnEnded(
@@ -111,75 +113,94 @@ SHOWN: dict[str, list[Notice]] = {
             stop=StopReason.TOOL_USE,
             usage=Usage(),
             calls=(ToolCall(id="r-3", wire_id="c", name="bash", arguments='{"command": "rm x"}'),),
+            at=0.0,
         ),
-        CallSettled(call="r-3", tool="bash", outcome=Outcome.DENIED, content="Denied by a rule: deny bash."),
+        CallSettled(
+            call="r-3", tool="bash", outcome=Outcome.DENIED, content="Denied by a rule: deny bash.", at=0.0
+        ),
     ],
-    "progress": [STARTED, ToolOutput(call="r-1", text="half\nway")],
-    "a word between a call and its end": [STARTED, Warned(text="odd"), ENDED],
-    "a retry at once": [RetryScheduled(attempt=2, due=0.0, failure=Failure.LOST, message="gone")],
-    "a broken answer": [TextDelta("hal"), AnswerDropped(request="r")],
-    "an interrupt": [InterruptRequested()],
-    "a warning": [Warned(text="odd")],
-    "a summary": [CompactionStarted(size=9_000, reason="threshold"), Compacted(before=9_000, after=1_000)],
-    "another model": [FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")],
+    "progress": [STARTED, ToolOutput(call="r-1", text="half\nway", at=0.0)],
+    "a word between a call and its end": [STARTED, Warned(text="odd", at=0.0), ENDED],
+    "a retry at once": [
+        RetryScheduled(request="r-1", attempt=2, due=0.0, failure=Failure.LOST, message="gone", at=0.0)
+    ],
+    "a broken answer": [TextDelta("hal", at=0.0), AnswerDropped(request="r", at=0.0)],
+    "an interrupt": [InterruptRequested(at=0.0)],
+    "a warning": [Warned(text="odd", at=0.0)],
+    "a summary": [
+        CompactionStarted(size=9_000, reason="threshold", at=0.0),
+        Compacted(before=9_000, after=1_000, at=0.0),
+    ],
+    "another model": [
+        FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy", at=0.0)
+    ],
     "circles": [
-        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times."),
-        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times."),
-        LoopDetected(stage=LoopStage.WITHDRAWN, tools=("read",), count=5, text="no read."),
-        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=5, text="read 5 times."),
-        LoopDetected(stage=LoopStage.STOPPED, tools=("read",), count=8, text="stopped"),
+        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times.", at=0.0),
+        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=3, text="read 3 times.", at=0.0),
+        LoopDetected(stage=LoopStage.WITHDRAWN, tools=("read",), count=5, text="no read.", at=0.0),
+        LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=5, text="read 5 times.", at=0.0),
+        LoopDetected(stage=LoopStage.STOPPED, tools=("read",), count=8, text="stopped", at=0.0),
     ],
-    "old results": [ResultsCleared(count=1, tokens=900), ResultsCleared(count=11, tokens=9_000)],
-    "no summary": [CompactionFailed(reason="too small")],
-    "a prompt that waits": [InputReceived(id="p")],
-    "a steer": [InputReceived(id="s")],
-    "an input that is unknown": [InputReceived(id="x")],
-    "what was taken": [InputTaken(ids=("p", "s"), messages=(user("then\nthis"), user("not so")))],
-    "what a hook stopped": [InputBlocked(ids=("p",), reason=""), InputBlocked(ids=("p",), reason="no")],
-    "what was taken back": [InputDropped(id="p")],
+    "old results": [
+        ResultsCleared(count=1, tokens=900, at=0.0),
+        ResultsCleared(count=11, tokens=9_000, at=0.0),
+    ],
+    "no summary": [CompactionFailed(reason="too small", at=0.0)],
+    "a prompt that waits": [InputReceived(id="p", at=0.0)],
+    "a steer": [InputReceived(id="s", at=0.0)],
+    "an input that is unknown": [InputReceived(id="x", at=0.0)],
+    "what was taken": [InputTaken(ids=("p", "s"), messages=(user("then\nthis"), user("not so")), at=0.0)],
+    "what a hook stopped": [
+        InputBlocked(ids=("p",), reason="", at=0.0),
+        InputBlocked(ids=("p",), reason="no", at=0.0),
+    ],
+    "what was taken back": [InputDropped(id="p", at=0.0)],
     "settings": [
-        SettingChanged(change=SetModel(model="m")),
-        SettingChanged(change=SetMode(mode=PermissionMode.PLAN)),
-        SettingChanged(change=SetThinking(tokens=4000)),
-        SettingChanged(change=SetThinking(tokens=None)),
-        SettingRefused(change=SetModel(model="m"), reason="no price"),
+        SettingChanged(change=SetModel(model="m"), at=0.0),
+        SettingChanged(change=SetMode(mode=PermissionMode.PLAN), at=0.0),
+        SettingChanged(change=SetThinking(tokens=4000), at=0.0),
+        SettingChanged(change=SetThinking(tokens=None), at=0.0),
+        SettingRefused(change=SetModel(model="m"), reason="no price", at=0.0),
     ],
     "a hook at fault": [
         HookEnded(
-            request="r-1", hook=Hook.STOP, said=(HookSaid(name="h", fault="it broke"), HookSaid(name="g"))
+            request="r-1",
+            hook=Hook.STOP,
+            said=(HookSaid(name="h", fault="it broke"), HookSaid(name="g")),
+            at=0.0,
         )
     ],
-    "an answer of one's own": [ASKED, ApprovalResolved(request="r-5", decision=Approve(), by="me")],
+    "an answer of one's own": [ASKED, ApprovalResolved(request="r-5", decision=Approve(), by="me", at=0.0)],
     "an answer of another person": [
         ASKED,
-        ApprovalResolved(request="r-5", decision=Deny(message="not now"), by="ann"),
+        ApprovalResolved(request="r-5", decision=Deny(message="not now"), by="ann", at=0.0),
     ],
     "a judgement": [JUDGED],
-    "a long prompt is cut": [InputTaken(ids=("p",), messages=(user("\n".join("abcdefghij")),))],
+    "a long prompt is cut": [InputTaken(ids=("p",), messages=(user("\n".join("abcdefghij")),), at=0.0)],
     "a child": [
-        AgentStarted(call="r-6", agent="scout", prompt="look around"),
+        AgentStarted(call="r-6", agent="scout", prompt="look around", at=0.0),
         *of_child(
             "r-6",
             RunStarted(run="c", model="m", tools=(), at=0.0),
-            TextDelta("hm"),
+            TextDelta("hm", at=0.0),
             STARTED,
             ENDED,
-            CallSettled(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder"),
-            FallbackUsed(model="n", instead_of="m", failure=Failure.SERVER, message="broke"),
+            CallSettled(call="c-2", tool="ls", outcome=Outcome.ERROR, content="no\nfolder", at=0.0),
+            FallbackUsed(model="n", instead_of="m", failure=Failure.SERVER, message="broke", at=0.0),
             RunEnded(run="c", reason=DoneReason.END_TURN, spent=SPENT, at=9.0),
         ),
-        CallSettled(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it"),
+        CallSettled(call="r-6", tool="run_agent", outcome=Outcome.OK, content="found it", at=0.0),
     ],
     "two children": [
-        AgentStarted(call="r-6", agent="scout", prompt="north"),
-        AgentStarted(call="r-7", agent="scout", prompt="south"),
+        AgentStarted(call="r-6", agent="scout", prompt="north", at=0.0),
+        AgentStarted(call="r-7", agent="scout", prompt="south", at=0.0),
         *of_child("r-6", STARTED),
         *of_child("r-7", STARTED, RunEnded(run="d", reason=DoneReason.MAX_TURNS, spent=Spent(), at=9.0)),
-        CallSettled(call="r-7", tool="run_agent", outcome=Outcome.OK, content="half"),
+        CallSettled(call="r-7", tool="run_agent", outcome=Outcome.OK, content="half", at=0.0),
         *of_child("r-6", STARTED),
     ],
     "a child that goes on where a lost process was": [
-        *of_child("r-6", TextDelta("hm")),
+        *of_child("r-6", TextDelta("hm", at=0.0)),
         *of_child("r-6", STARTED),
     ],
 }
@@ -194,14 +215,16 @@ SAID = (
 )
 DETAILS: dict[str, list[Notice]] = {
     "judgements": [JUDGED, attrs.evolve(JUDGED, ground=Basis.PERSON, detail="")],
-    "hooks": [HookAsked(request="r", hook=Hook.STOP, names=("a", "b"))],
-    "answers": [HookEnded(request="r", hook=Hook.PRE_TOOL_USE, said=SAID)],
-    "too late": [Ignored(event="TimerFired", state="done")],
+    "hooks": [HookAsked(request="r", hook=Hook.STOP, names=("a", "b"), at=0.0)],
+    "answers": [HookEnded(request="r", hook=Hook.PRE_TOOL_USE, said=SAID, at=0.0)],
+    "too late": [Ignored(event="TimerFired", state="done", at=0.0)],
 }
 
 
-OVERLOADED = RetryScheduled(attempt=2, due=0.0, failure=Failure.OVERLOADED, message="busy")
-HELD = RequestDelayed(request="r-1", due=0.0, reason="m said 429")
+OVERLOADED = RetryScheduled(
+    request="r-1", attempt=2, due=0.0, failure=Failure.OVERLOADED, message="busy", at=0.0
+)
+HELD = RequestDelayed(request="r-1", due=0.0, reason="m said 429", at=0.0)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +237,7 @@ HELD = RequestDelayed(request="r-1", due=0.0, reason="m said 429")
         (attrs.evolve(OVERLOADED, message="x" * 500), 12, f"overloaded: {'x' * 129}... · try 2 in 12 s\n"),
         (HELD, 0.5, ""),
         (HELD, 12, "m said 429 · asked in 12 s\n"),
-        (AgentNoticed(call="r-6", notice=HELD), 12, "● a child  #6\n  m said 429 · asked in 12 s\n"),
+        (AgentNoticed(call="r-6", notice=HELD, at=0.0), 12, "● a child  #6\n  m said 429 · asked in 12 s\n"),
     ],
 )
 def test_a_wait_says_why_and_how_long(
@@ -243,7 +266,7 @@ def test_what_comes_during_a_question_is_shown_behind_it() -> None:
     face.notice(STARTED)
     face.hold()
     face.notice(ENDED)
-    face.notice(Warned(text="odd"))
+    face.notice(Warned(text="odd", at=0.0))
     assert file.getvalue() == "m  session s  mode plan\n\n● read a  #1\n"
     face.release()
     assert file.getvalue().endswith("● read a  #1\n  ⎿ 1 line  1.2 s\n\nodd\n")

@@ -21,7 +21,7 @@ from turnwheel.testing import MachineHarness, call
 
 EVIL = "<script>alert(1)</script>"
 READ = RunTool(id="r-1", call="c", tool="read", arguments='{"path": "a"}')
-IGNORED = Ignored(event="TimerFired", state="done")
+IGNORED = Ignored(event="TimerFired", state="done", at=0.0)
 
 
 class Shown(HTMLParser):

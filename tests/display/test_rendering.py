@@ -202,14 +202,16 @@ LINES: tuple[tuple[Any, str], ...] = (
         'RunEnded r error: "no" (1 turn)',
     ),
     (
-        notices.LoopDetected(stage=notices.LoopStage.WARNED, tools=("look", "write"), count=3, text="t"),
+        notices.LoopDetected(
+            stage=notices.LoopStage.WARNED, tools=("look", "write"), count=3, text="t", at=0.0
+        ),
         'LoopDetected warned look write x3: "t"',
     ),
     (
-        notices.HookAsked(request="r-1", hook=Hook.STOP, names=("a",)),
+        notices.HookAsked(request="r-1", hook=Hook.STOP, names=("a",), at=0.0),
         "HookAsked request=r-1 hook=stop names=(a)",
     ),
-    (notices.Warned(text="a\nb"), 'Warned "a\\nb"'),
+    (notices.Warned(text="a\nb", at=0.0), 'Warned "a\\nb"'),
     (
         notices.TurnEnded(
             request="r-1",
@@ -218,9 +220,10 @@ LINES: tuple[tuple[Any, str], ...] = (
             stop=messages.StopReason.END_TURN,
             usage=Usage(input=1),
             calls=(WISH,),
+            at=0.0,
         ),
         (
-            'TurnEnded request=r-1 turn=1 message=user "x" stop=end_turn usage=Usage input=1 '
+            'TurnEnded request=r-1 usage=Usage input=1 stop=end_turn turn=1 message=user "x" '
             r'calls=(ToolCall id=r-2 wire_id=w name=look arguments="{\"a\":\n 1}")'
         ),
     ),

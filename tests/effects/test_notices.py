@@ -17,29 +17,30 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.usage import Usage
 
-CALL = CallDelta(index=0, arguments="{}")
+CALL = CallDelta(index=0, arguments="{}", at=0.0)
 TURN = TurnEnded(
     request="r",
     turn=1,
     message=Message(role=Role.ASSISTANT, parts=()),
     stop=StopReason.END_TURN,
     usage=Usage(),
+    at=0.0,
 )
 
 
 def of_child(notice: Notice) -> AgentNoticed:
-    return AgentNoticed(call="c", notice=notice)
+    return AgentNoticed(call="c", notice=notice, at=0.0)
 
 
 @pytest.mark.parametrize(
     ("notice", "piece"),
     [
-        (TextDelta("a"), True),
-        (ReasoningDelta("a"), True),
+        (TextDelta("a", at=0.0), True),
+        (ReasoningDelta("a", at=0.0), True),
         (CALL, True),
-        (ToolOutput(call="c", text="a"), False),
+        (ToolOutput(call="c", text="a", at=0.0), False),
         (TURN, False),
-        (of_child(TextDelta("a")), True),
+        (of_child(TextDelta("a", at=0.0)), True),
         (of_child(of_child(CALL)), True),
         (of_child(of_child(TURN)), False),
     ],

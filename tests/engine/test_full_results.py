@@ -367,7 +367,7 @@ def noted(
     """A tool ended with *content*, of which the history has *kept*; that is entry *number*."""
     shown = ToolResult(call=call, wire_id="", name="dump", content=kept or content)
     effects: list[Effect] = [
-        CallSettled(call=call, tool="dump", outcome=Outcome.OK, content=content),
+        CallSettled(call=call, tool="dump", outcome=Outcome.OK, content=content, at=0.0),
         AppendMessage(message=Message(role=Role.TOOL, parts=(shown,))),
     ]
     wholes.note(ToolFinished(at=1.0, request="r-1", content=content), effects, number)

@@ -546,7 +546,7 @@ async def what_people_say(what: str, limit: int, home: Path) -> bool:  # noqa: C
             broker = Feed(limit)
             watcher = broker.subscribe()
             for number in range(limit + 1):
-                broker.publish(TextDelta(str(number)))
+                broker.publish(TextDelta(str(number), at=0.0))
             assert watcher.dropped == 1
         case "the head of a request to the stand-in":
             head = b"GET /health HTTP/1.1\r\nx: "

@@ -466,7 +466,7 @@ ASKED = CallModel(id="r-1", model="m", view=Conversation(revision=0, length=0))
 
 async def test_a_model_that_fails_says_so_and_a_delay_is_told() -> None:
     heard: list[Any] = []
-    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many")
+    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many", at=0.0)
     failed = ModelFailed(request="r-1", failure=Failure.OVERLOADED, message="later", at=0.0)
 
     async def model(_: CallModel, scene: PerformContext) -> ModelFailed:
@@ -508,7 +508,7 @@ async def test_what_a_tool_tells_while_it_works_has_no_secret_unless_it_never_te
     redactor, heard = redactor_of(), list[Any]()
     text = await redactor.arguments("log_in", given())
     stands = json.loads(text)["password"]
-    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many")
+    delayed = RequestDelayed(request="r-1", due=9.0, reason="too many", at=0.0)
 
     async def perform(request: RunTool, scene: PerformContext) -> ToolFinished:
         scene.emit(ToolProgressed(request="r-1", text=f"with {PASSWORD}", at=0.0))

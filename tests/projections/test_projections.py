@@ -37,6 +37,7 @@ from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
+    AnswerFailed,
     AnswerKept,
     ApprovalRequested,
     ApprovalResolved,
@@ -69,9 +70,11 @@ from turnwheel.effects.notices import (
     RetryScheduled,
     RunEnded,
     RunLeft,
+    RunResumed,
     RunStarted,
     SettingChanged,
     SettingRefused,
+    SummaryEnded,
     TextDelta,
     ToolOutput,
     ToolStarted,
@@ -80,7 +83,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Basis, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
-from turnwheel.effects.requests import CallModel
+from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.session.feed import Feed
 from turnwheel.projections import (
@@ -130,18 +133,24 @@ def turn(number: int, stop: StopReason, *said: Part, usage: Usage = Usage()) -> 
     """The end of turn *number*, whose message is what was *said*."""
     message = Message(role=Role.ASSISTANT, parts=(*said, Finish(reason=stop)), model="m")
     return TurnEnded(
-        request=f"r-{number}", turn=number, message=message, stop=stop, usage=usage, calls=message.calls
+        request=f"r-{number}",
+        turn=number,
+        message=message,
+        stop=stop,
+        usage=usage,
+        calls=message.calls,
+        at=0.0,
     )
 
 
 SPENT = Spent(turns=2, usage=Usage(input=30, output=12, cached=8, cache_write=2), cost=Decimal("0.25"))
 RUN: list[Notice] = [
     RunStarted(run="r", model="m", tools=("put",), at=100.0, mode=PermissionMode.ACCEPT_EDITS, cwd="/here"),
-    InputTaken(ids=("p",), messages=(user("put it there"),)),
-    ModelCalled(request="r-1", model="m", attempt=1),
-    ReasoningDelta("hm"),
-    TextDelta("So "),
-    TextDelta("be it."),
+    InputTaken(ids=("p",), messages=(user("put it there"),), at=0.0),
+    ModelCalled(request="r-1", model="m", attempt=1, at=0.0),
+    ReasoningDelta("hm", at=0.0),
+    TextDelta("So ", at=0.0),
+    TextDelta("be it.", at=0.0),
     turn(
         1,
         StopReason.TOOL_USE,
@@ -150,14 +159,14 @@ RUN: list[Notice] = [
         WISH,
         usage=Usage(input=10, output=6, cached=8),
     ),
-    CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Basis.TOOL),
-    ApprovalRequested(request="r-3", call="r-2", tool="put", arguments=WISH.arguments, why="it puts"),
-    ApprovalResolved(request="r-3", decision=Approve()),
-    ToolStarted(call="r-2", tool="put", arguments=WISH.arguments),
-    ToolOutput(call="r-2", text="half way"),
-    CallSettled(call="r-2", tool="put", outcome=Outcome.OK, content="there", seconds=1.5),
-    ModelCalled(request="r-4", model="m", attempt=1),
-    TextDelta("Done."),
+    CallJudged(call="r-2", tool="put", verdict=Verdict.ASK, ground=Basis.TOOL, at=0.0),
+    ApprovalRequested(request="r-3", call="r-2", tool="put", arguments=WISH.arguments, why="it puts", at=0.0),
+    ApprovalResolved(request="r-3", decision=Approve(), at=0.0),
+    ToolStarted(call="r-2", tool="put", arguments=WISH.arguments, at=0.0),
+    ToolOutput(call="r-2", text="half way", at=0.0),
+    CallSettled(call="r-2", tool="put", outcome=Outcome.OK, content="there", seconds=1.5, at=0.0),
+    ModelCalled(request="r-4", model="m", attempt=1, at=0.0),
+    TextDelta("Done.", at=0.0),
     turn(4, StopReason.END_TURN, Text(text="Done."), usage=Usage(input=20, output=6)),
     RunEnded(run="r", reason=DoneReason.END_TURN, spent=SPENT, at=107.25),
 ]
@@ -170,12 +179,12 @@ def over(reason: DoneReason, detail: str = "") -> RunEnded:
 
 DROPPED: list[Notice] = [
     *START,
-    ReasoningDelta("let me see"),
-    TextDelta("wrong"),
-    AnswerDropped(request="r-1"),
-    RetryScheduled(attempt=2, due=105.0, failure=Failure.LOST, message="gone"),
-    ModelCalled(request="r-2", model="m", attempt=2),
-    TextDelta("right"),
+    ReasoningDelta("let me see", at=0.0),
+    TextDelta("wrong", at=0.0),
+    AnswerDropped(request="r-1", at=0.0),
+    RetryScheduled(request="r-1", attempt=2, due=105.0, failure=Failure.LOST, message="gone", at=0.0),
+    ModelCalled(request="r-2", model="m", attempt=2, at=0.0),
+    TextDelta("right", at=0.0),
     turn(2, StopReason.END_TURN, Text(text="right")),
     over(DoneReason.END_TURN),
 ]
@@ -203,10 +212,10 @@ AS_FAR = Message(
 )
 CUT: list[Notice] = [
     *START,
-    ReasoningDelta("hm"),
-    TextDelta("As far"),
-    InterruptRequested(),
-    AnswerKept(request="r-1", message=AS_FAR),
+    ReasoningDelta("hm", at=0.0),
+    TextDelta("As far", at=0.0),
+    InterruptRequested(at=0.0),
+    AnswerKept(request="r-1", message=AS_FAR, at=0.0),
 ]
 
 
@@ -215,7 +224,7 @@ def wished(number: int) -> ToolCall:
 
 
 def ended(number: int, outcome: Outcome = Outcome.OK) -> CallSettled:
-    return CallSettled(call=f"c-{number}", tool="put", outcome=outcome, content=f"result {number}")
+    return CallSettled(call=f"c-{number}", tool="put", outcome=outcome, content=f"result {number}", at=0.0)
 
 
 def batch(*notices: Notice, calls: int = 1) -> list[Notice]:
@@ -224,12 +233,12 @@ def batch(*notices: Notice, calls: int = 1) -> list[Notice]:
     return [*START, turn(1, StopReason.TOOL_USE, *wishes), *notices, over(DoneReason.MAX_TURNS)]
 
 
-COMPACTING = CompactionStarted(size=900, reason="threshold")
+COMPACTING = CompactionStarted(size=900, reason="threshold", at=0.0)
 
 
 def in_child(notices: Iterable[Notice]) -> list[Notice]:
-    started = AgentStarted(call="c-0", agent="scout", prompt="look")
-    return batch(started, *[AgentNoticed(call="c-0", notice=notice) for notice in notices], ended(0))
+    started = AgentStarted(call="c-0", agent="scout", prompt="look", at=0.0)
+    return batch(started, *[AgentNoticed(call="c-0", notice=notice, at=0.0) for notice in notices], ended(0))
 
 
 SECRETS = (
@@ -238,40 +247,44 @@ SECRETS = (
     '{"env":[{"db_password":"x","user":"u"}]}',
     *('{"secret', '["token"]', '{"huge":1e999}', ""),
 )
-FELL = FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy")
-HELD = RequestDelayed(request="r-1", due=9.0, reason="m said 429")
+FELL = FallbackUsed(model="n", instead_of="m", failure=Failure.OVERLOADED, message="busy", at=0.0)
+HELD = RequestDelayed(request="r-1", due=9.0, reason="m said 429", at=0.0)
 FILE = Binary(media_type="image/png", data=b"123", name="a.png")
 LOOPS = [
-    LoopDetected(stage=stage, tools=("put",), count=3, text="put was called alike 3 times")
+    LoopDetected(stage=stage, tools=("put",), count=3, text="put was called alike 3 times", at=0.0)
     for stage in LoopStage
 ]
 SAMPLES: dict[str, list[Notice]] = {
     "a run": RUN,
     "an answer that broke off is in no message": DROPPED,
-    "an answer breaks off in thought": [*START, ReasoningDelta("let me see"), *DROPPED[len(START) + 2 :]],
+    "an answer breaks off in thought": [
+        *START,
+        ReasoningDelta("let me see", at=0.0),
+        *DROPPED[len(START) + 2 :],
+    ],
     "calls are told as the model writes them, also where their bits alternate": [
         *START,
-        TextDelta("So "),
-        CallDelta(0, "put"),
-        CallDelta(0, arguments='{"api_key'),
-        CallDelta(1, arguments='{"at":'),
-        CallDelta(0, arguments='":"hush"}'),
-        CallDelta(1, "put", "2}"),
-        TextDelta("be it."),
+        TextDelta("So ", at=0.0),
+        CallDelta(0, "put", at=0.0),
+        CallDelta(0, arguments='{"api_key', at=0.0),
+        CallDelta(1, arguments='{"at":', at=0.0),
+        CallDelta(0, arguments='":"hush"}', at=0.0),
+        CallDelta(1, "put", "2}", at=0.0),
+        TextDelta("be it.", at=0.0),
     ],
     "an answer that was cut short is kept": [*CUT, over(DoneReason.INTERRUPTED)],
     "an answer that was cut short comes before what follows: input": [
         *CUT,
-        InputTaken(ids=("q",), messages=(user("stop", files=(FILE,)),)),
+        InputTaken(ids=("q",), messages=(user("stop", files=(FILE,)),), at=0.0),
         over(DoneReason.INTERRUPTED),
     ],
     "an answer that was cut short comes before what follows: the next answer": [
         *CUT,
-        ModelCalled(request="r-9", model="m", attempt=1),
+        ModelCalled(request="r-9", model="m", attempt=1, at=0.0),
     ],
     "an answer of nothing but thought leaves nothing when it is cut": [
         *START,
-        ReasoningDelta("hm"),
+        ReasoningDelta("hm", at=0.0),
         over(DoneReason.INTERRUPTED),
     ],
     "a call that never started is skipped": batch(
@@ -293,41 +306,49 @@ SAMPLES: dict[str, list[Notice]] = {
     ),
     "only a yes is told as one": [
         *RUN[:9],
-        ApprovalResolved(request="r-3", decision=ApproveAlways()),
+        ApprovalResolved(request="r-3", decision=ApproveAlways(), at=0.0),
         RUN[8],
-        ApprovalResolved(request="r-3", decision=Deny()),
+        ApprovalResolved(request="r-3", decision=Deny(), at=0.0),
     ],
-    "a compaction": [*START, COMPACTING, Compacted(before=900, after=90), over(DoneReason.INTERRUPTED)],
+    "a compaction": [
+        *START,
+        COMPACTING,
+        ModelCalled(at=0.0, request="r-2", model="m", attempt=1, purpose=Purpose.SUMMARY),
+        SummaryEnded(at=0.0, request="r-2", usage=Usage(input=900, output=90), stop=StopReason.END_TURN),
+        Compacted(before=900, after=90, at=0.0),
+        over(DoneReason.INTERRUPTED),
+    ],
     "a compaction that was lost and begun anew": [
         *START,
         COMPACTING,
         COMPACTING,
-        Compacted(before=900, after=90),
+        Compacted(before=900, after=90, at=0.0),
     ],
     "a compaction that failed, and one that never began": [
         *START,
         COMPACTING,
-        CompactionFailed(reason="too long"),
-        CompactionFailed(reason="nothing old enough"),
+        AnswerFailed(at=0.0, request="r-2", usage=Usage(), failure=Failure.SERVER, message="no"),
+        CompactionFailed(reason="too long", at=0.0),
+        CompactionFailed(reason="nothing old enough", at=0.0),
     ],
     "a compaction that is given up with its run": [*START, COMPACTING, over(DoneReason.ERROR)],
     "text that was missed is told again": [
         *START,
-        TextDelta("So "),
-        NoticesMissed(count=2),
+        TextDelta("So ", at=0.0),
+        NoticesMissed(count=2, at=0.0),
         RUN[6],
         ended(2),
-        NoticesMissed(count=1),
+        NoticesMissed(count=1, at=0.0),
         turn(4, StopReason.END_TURN, Reasoning(text="", redacted="x"), Text(text="Done.")),
         over(DoneReason.END_TURN),
     ],
     "another model, a wait, a loop and cleared results": [
         *START,
-        RetryScheduled(attempt=2, due=9.0, failure=Failure.OVERLOADED, message="busy"),
+        RetryScheduled(request="r-1", attempt=2, due=9.0, failure=Failure.OVERLOADED, message="busy", at=0.0),
         HELD,
         FELL,
         *LOOPS,
-        ResultsCleared(count=11, tokens=9_000),
+        ResultsCleared(count=11, tokens=9_000, at=0.0),
         over(DoneReason.LOOP_DETECTED, LOOPS[0].text),
     ],
     "what has no price is not told as free": [
@@ -336,22 +357,23 @@ SAMPLES: dict[str, list[Notice]] = {
     ],
     "hooks, settings and what is odd": [
         *START,
-        HookAsked(request="h", hook=Hook.STOP, names=("a",)),
-        HookEnded(request="h", hook=Hook.STOP, said=()),
-        ApprovalWithdrawn(request="r-3"),
-        SettingChanged(change=SetModel(model="n")),
-        SettingRefused(change=SetModel(model="n"), reason="no such model"),
-        InputReceived(id="q"),
-        InputBlocked(ids=("q",), reason="no"),
-        InputDropped(id="p"),
-        Warned(text="odd"),
-        RunLeft(run="r", why=LeftBecause.FAILED, detail="StoreError: full"),
-        Ignored(event="TimerFired", state="done"),
+        HookAsked(request="h", hook=Hook.STOP, names=("a",), at=0.0),
+        HookEnded(request="h", hook=Hook.STOP, said=(), at=0.0),
+        ApprovalWithdrawn(request="r-3", at=0.0),
+        SettingChanged(change=SetModel(model="n"), at=0.0),
+        SettingRefused(change=SetModel(model="n"), reason="no such model", at=0.0),
+        InputReceived(id="q", at=0.0),
+        InputBlocked(ids=("q",), reason="no", at=0.0),
+        InputDropped(id="p", at=0.0),
+        Warned(text="odd", at=0.0),
+        RunLeft(run="r", why=LeftBecause.FAILED, detail="StoreError: full", at=0.0),
+        Ignored(event="TimerFired", state="done", at=0.0),
     ],
     "a child": in_child(RUN),
     "a child that fails": in_child([*START, over(DoneReason.ERROR, "no luck")]),
     "a run whose start was not seen begins with its first event": [
-        Ignored(event="TimerFired", state="done"),
+        RunResumed(at=0.0, run="r", model="m", tools=("put",)),
+        Ignored(event="TimerFired", state="done", at=0.0),
         *RUN[10:],
     ],
     **{
@@ -361,7 +383,7 @@ SAMPLES: dict[str, list[Notice]] = {
     },
     # By the name of an argument, at any depth; what is no object is not shown at all.
     "secrets in arguments are not sent": [
-        ToolStarted(call="c", tool="put", arguments=arguments) for arguments in SECRETS
+        ToolStarted(call="c", tool="put", arguments=arguments, at=0.0) for arguments in SECRETS
     ],
 }
 """Runs by hand; what each vocabulary says of each of their notices is recorded in recorded.txt."""
@@ -665,7 +687,7 @@ def test_arguments_that_cannot_be_read_stop_nothing(vocabulary: str) -> None:
     for arguments in (DEEP, DEEP[:-1], '{"a":'):
         wish = attrs.evolve(WISH, arguments=arguments)
         ended = turn(1, StopReason.TOOL_USE, wish)
-        started = ToolStarted(call="r-2", tool="put", arguments=arguments)
+        started = ToolStarted(call="r-2", tool="put", arguments=arguments, at=0.0)
         for event in told(MAKERS[vocabulary](), [*START, ended, started, over(DoneReason.ERROR)]):
             assert to_sse(event).endswith(b"\n\n")
 
@@ -730,8 +752,10 @@ def table(heading: str) -> list[list[list[str]]]:
 def test_the_page_has_every_notice() -> None:
     listed = {notice: fields for (notice,), _, fields in table("Notices")}
     assert listed == {
-        kind.__name__: [field.name for field in attrs.fields(kind)] for kind in get_args(Notice)
+        kind.__name__: [field.name for field in attrs.fields(kind) if field.name != "at"]
+        for kind in get_args(Notice)
     }
+    assert all("at" in attrs.fields_dict(kind) for kind in get_args(Notice))
 
 
 def test_the_samples_have_every_notice() -> None:

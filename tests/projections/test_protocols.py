@@ -103,10 +103,10 @@ def test_a_stream_stays_legal_where_notices_are_missed(kept: float, plays: list[
 
 def test_a_question_whose_answer_was_missed_is_over_when_its_call_is_asked_about_again() -> None:
     asked = [
-        ApprovalRequested(request=request, call="r-2", tool="pay", arguments="{}")
+        ApprovalRequested(request=request, call="r-2", tool="pay", arguments="{}", at=0.0)
         for request in ("r-3", "r-4")
     ]
-    over = CallSettled(call="r-2", tool="pay", outcome=Outcome.CANCELLED, content="Cancelled")
+    over = CallSettled(call="r-2", tool="pay", outcome=Outcome.CANCELLED, content="Cancelled", at=0.0)
     chunks = told(UiMessageChunks.of("s"), [*asked, over])
     ends = [chunk["approvalId"] for chunk in chunks if chunk["type"] == "tool-approval-response"]
     assert ends == ["r-4"]

@@ -246,13 +246,17 @@ async def test_the_newest_session_is_that_of_this_directory_and_one_that_is_not_
 # Who watches
 
 
-HEARD = notices.InputReceived(id="x")
+HEARD = notices.InputReceived(id="x", at=0.0)
 SAID = messages.Message(role=messages.Role.ASSISTANT, parts=())
 TURN = notices.TurnEnded(
-    request="r", turn=1, message=SAID, stop=messages.StopReason.END_TURN, usage=usage.Usage()
+    request="r", turn=1, message=SAID, stop=messages.StopReason.END_TURN, usage=usage.Usage(), at=0.0
 )
-A, B, DROPPED = notices.TextDelta("a"), notices.TextDelta("b"), notices.AnswerDropped(request="r")
-C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
+A, B, DROPPED = (
+    notices.TextDelta("a", at=0.0),
+    notices.TextDelta("b", at=0.0),
+    notices.AnswerDropped(request="r", at=0.0),
+)
+C, D = notices.ReasoningDelta("c", at=0.0), notices.ReasoningDelta("d", at=0.0)
 
 
 @pytest.mark.parametrize(
@@ -260,11 +264,11 @@ C, D = notices.ReasoningDelta("c"), notices.ReasoningDelta("d")
     [
         (
             [A, HEARD, B, C, D, A, TURN],
-            [HEARD, notices.TextDelta("ab"), notices.ReasoningDelta("cd"), A, TURN],
+            [HEARD, notices.TextDelta("ab", at=0.0), notices.ReasoningDelta("cd", at=0.0), A, TURN],
         ),
         ([A, DROPPED, B, TURN], [B, TURN]),
-        ([notices.CallDelta(index=0, arguments="{"), HEARD], [HEARD]),
-        ([A, B], [notices.TextDelta("ab")]),
+        ([notices.CallDelta(index=0, arguments="{", at=0.0), HEARD], [HEARD]),
+        ([A, B], [notices.TextDelta("ab", at=0.0)]),
     ],
 )
 def test_a_text_comes_whole_where_deltas_are_not_wanted(
@@ -283,9 +287,8 @@ async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is
     async with agent, agent.session() as session:
         aside = session.subscribe()
         streamed = [notice async for notice in session.stream("go")]
-    assert [notice for notice in streamed if isinstance(notice, notices.TextDelta)] == [
-        notices.TextDelta("one two three")
-    ]
+    texts = [notice.text for notice in streamed if isinstance(notice, notices.TextDelta)]
+    assert texts == ["one two three"]
     assert [type(notice) async for notice in aside][-1] is notices.RunEnded
     # The input, the answer and the end come in any case.
     assert aside.dropped == len(streamed) - 3

@@ -73,7 +73,7 @@ def answers(request: str) -> list[events.Event]:
 def changes_nothing(run: MachineHarness, event: events.Event) -> None:
     before = run.machine.state, run.machine.memory
     run.feed(event)
-    assert run.effects == (notices.Ignored(event=type(event).__name__, state=run.label),)
+    assert run.effects == (notices.Ignored(event=type(event).__name__, state=run.label, at=run.now),)
     assert (run.machine.state, run.machine.memory) == before
 
 
@@ -147,7 +147,7 @@ def test_an_answer_that_may_not_be_so_long_is_asked_for_again_with_the_limit_tha
         found.append(again and again.max_output)
         if again is not None:
             assert again.attempt == attempt
-            assert run.got(notices.Warned) == [notices.Warned(text="as told")]
+            assert run.got(notices.Warned) == [notices.Warned(text="as told", at=run.now)]
     assert found == asked
     if asked[-1] is None:
         assert run.reason == "error"
@@ -204,7 +204,7 @@ def test_an_answer_of_which_text_was_shown_is_not_asked_for_again(
         run.stream(*pieces)
     name = run.machine.state.open[0]
     fails(run, failure)
-    dropped = [notices.AnswerDropped(request=name)] if pieces else []
+    dropped = [notices.AnswerDropped(request=name, at=run.now)] if pieces else []
     assert run.got(notices.AnswerDropped) == dropped
     assert (run.reason, run.label) == (("", "thinking.retry") if again else ("error", "done"))
 
@@ -368,7 +368,9 @@ def test_an_interrupt_after_a_steer_cancels_nothing_twice_and_ends_the_run() -> 
 def test_an_odd_end_is_told(stop: StopReason) -> None:
     run = MachineHarness()
     run.say("well", stop=stop)
-    assert run.got(notices.Warned) == [notices.Warned(text=f"the model's answer ended with {stop}")]
+    assert run.got(notices.Warned) == [
+        notices.Warned(text=f"the model's answer ended with {stop}", at=run.now)
+    ]
 
 
 def test_calls_that_are_left_out_are_named() -> None:
@@ -413,10 +415,10 @@ def test_a_watcher_sees_text_thought_and_calls_and_nothing_that_is_empty() -> No
         CallPiece(0, "w"),
     )
     assert run.effects == (
-        notices.TextDelta("a"),
-        notices.ReasoningDelta("b"),
-        notices.CallDelta(0, "look", ""),
-        notices.CallDelta(0, "", "{}"),
+        notices.TextDelta("a", at=run.now),
+        notices.ReasoningDelta("b", at=run.now),
+        notices.CallDelta(0, "look", "", at=run.now),
+        notices.CallDelta(0, "", "{}", at=run.now),
     )
 
 
@@ -494,7 +496,7 @@ def test_a_hook_makes_a_run_go_on_only_so_often() -> None:
     run.say("done")
     assert (run.reason, run.asked) == ("end_turn", [])
     told = "hooks made this run go on 2 times; it ends now"
-    assert run.got(notices.Warned) == [notices.Warned(text=told)]
+    assert run.got(notices.Warned) == [notices.Warned(text=told, at=run.now)]
 
 
 @pytest.mark.parametrize("agent", ["", "kid"])
@@ -601,7 +603,7 @@ def test_what_is_no_summary_takes_the_place_of_nothing(said: str, stop: StopReas
     run = filled()
     before = run.machine.memory.history
     run.say(said, stop=stop)
-    assert run.got(notices.CompactionFailed) == [notices.CompactionFailed(reason=why)]
+    assert run.got(notices.CompactionFailed) == [notices.CompactionFailed(reason=why, at=run.now)]
     assert run.machine.memory.history == before
     assert (run.label, run.machine.memory.session.compaction_failures) == ("streaming", 1)
 

@@ -272,7 +272,7 @@ def test_a_summary_counts_anew() -> None:
         in_order(run)
     left_out_before, shown_before = run.machine.memory.conversation.cleared, shown_size(run)
     run.say("they talked", usage=UNTOLD)
-    assert run.got(Compacted) == [Compacted(before=shown_before, after=shown_size(run))]
+    assert run.got(Compacted) == [Compacted(before=shown_before, after=shown_size(run), at=run.now)]
     assert left_out_before > run.machine.memory.conversation.cleared >= 0
     in_order(run)
     for _ in range(5):

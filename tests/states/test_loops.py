@@ -95,7 +95,7 @@ def failed(made: Made, why: str = "no", outcome: messages.Outcome = messages.Out
 
 
 def seen(*answers: Answer | str, withdrawn: Sequence[records.WithdrawTool] = (), **loops: Any) -> Loop | None:
-    return found(said(*answers), config(loops=Loops(**loops)), withdrawn, len(answers))
+    return found(said(*answers), config(loops=Loops(**loops)), withdrawn, len(answers), 0.0)
 
 
 def judged(*answers: Answer | str, **loops: Any) -> tuple[notices.LoopStage, tuple[str, ...], int] | None:
@@ -301,8 +301,8 @@ def test_what_is_found(name: str) -> None:
 
 
 def test_nothing_is_found_in_nothing_or_where_it_is_off() -> None:
-    assert found(History.of(), config(), (), 0) is None
-    assert found(said(*[SAME] * 60), config(loops=Loops.never()), (), 7) is None
+    assert found(History.of(), config(), (), 0, 0.0) is None
+    assert found(said(*[SAME] * 60), config(loops=Loops.never()), (), 7, 0.0) is None
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_eight_of_the_same_call_always_end_the_run(
 @given(st.lists(st.lists(CALL, min_size=1, max_size=3), min_size=1, max_size=20), st.sampled_from([2, 3]))
 def test_what_is_found_is_true(answers: list[list[Made]], warn: int) -> None:
     history = said(*map(tuple, answers))
-    found_loop = found(history, config(loops=Loops(warn=warn)), (), 0)
+    found_loop = found(history, config(loops=Loops(warn=warn)), (), 0, 0.0)
     if found_loop is None:
         return
     names, loop = [made.name for made, _ in latest(history, 40)], found_loop.notice
@@ -419,7 +419,7 @@ def test_a_summary_changes_nothing_that_is_found(
         kept = remembered(history.slice(0, index), loops, kept)
         history = history.replace((messages.user("They looked."),), index)
         assert sum(len(message.calls) for message in kept) < window(loops) + 3
-    assert found(history, config(), (), 0, kept) == found(whole, config(), (), 0)
+    assert found(history, config(), (), 0, 0.0, kept) == found(whole, config(), (), 0, 0.0)
 
 
 def test_of_many_calls_only_as_many_are_remembered_as_are_looked_at() -> None:
@@ -475,7 +475,7 @@ def test_what_was_made_alike_twice_in_vain_is_told() -> None:
 def test_calls_without_results_are_repeated_too() -> None:
     whole = said(*[SAME] * 3)
     history = History.of(*[attrs.evolve(one, parts=()) if one.role == "tool" else one for one in whole])
-    loop = found(history, config(), (), 3)
+    loop = found(history, config(), (), 3, 5.0)
     assert loop is not None
     assert (loop.notice.stage, loop.notice.count) == (WARNED, 3)
 
@@ -495,7 +495,7 @@ def test_what_was_done_is_not_done_again_before_it_is_over() -> None:
     more = seen(*calls, look("Tool not found", path="a"), withdrawn=again)
     assert more is not None
     assert (more.notice.stage, more.notice.count, more.acts) == (WITHDRAWN, 6, True)
-    back = found(said(*calls), config(), again, 8)
+    back = found(said(*calls), config(), again, 8, 0.0)
     assert back is not None
     assert back.acts
 
@@ -504,7 +504,7 @@ def test_of_two_that_are_to_be_withdrawn_the_one_that_is_still_there_comes_first
     both = [(look(path="a"), Made("peek", {"path": "b"}), OTHERS[n]) for n in range(4)]
     calls: list[Answer] = [look(path="a"), *both, (look("gone", path="a"), Made("peek", {"path": "b"}))]
     away = [records.WithdrawTool(tool="look", until=9, count=6)]
-    now = found(said(*calls), config(loops=Loops(same=None)), away, 6)
+    now = found(said(*calls), config(loops=Loops(same=None)), away, 6, 0.0)
     assert now is not None
     assert (now.notice.stage, now.notice.tools, now.notice.count, now.acts) == (WITHDRAWN, ("peek",), 5, True)
 

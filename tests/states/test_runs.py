@@ -58,7 +58,7 @@ def test_only_our_own_id_of_a_call_of_the_batch_gives_it_up(place: str) -> None:
     before = run.machine.state, run.machine.memory
     for name in ("r-999", "wire-0", "r-1", ""):
         run.feed(events.CallCancelled(at=50.0, call=name))
-        assert run.effects == (notices.Ignored(event="CallCancelled", state=run.label),)
+        assert run.effects == (notices.Ignored(event="CallCancelled", state=run.label, at=run.now),)
     assert (run.machine.state, run.machine.memory) == before
 
 
@@ -186,7 +186,9 @@ def test_a_run_says_what_it_works_with_before_anything_else() -> None:
     run = MachineHarness(config(policy=Policy(mode="plan"), cwd="/srv", instructions=("AGENTS.md",)))
     tools = ("look", "peek", "write", "edit", "note", "send", "hire")
     mode = permissions.PermissionMode.PLAN
-    started = notices.RunStarted(run="r", model="wire:model", tools=tools, at=0.0, mode=mode, cwd="/srv")
+    started = notices.RunStarted(
+        run="r", provider="wire", model="wire:model", tools=tools, at=0.0, mode=mode, cwd="/srv"
+    )
     assert (run.told[0], run.all(notices.RunStarted)) == (started, [started])
 
 
@@ -298,7 +300,7 @@ def test_a_question_and_its_answer_are_shown() -> None:
     decision = events.Approve(arguments='{"path": "b"}')
     run.decide("write", decision, by="anna, by phone")
     assert run.got(notices.ApprovalResolved) == [
-        notices.ApprovalResolved(request=question.id, decision=decision, by="anna, by phone")
+        notices.ApprovalResolved(request=question.id, decision=decision, by="anna, by phone", at=run.now)
     ]
     assert [judged.detail for judged in run.got(notices.CallJudged)] == ["with other arguments"]
     assert run.machine.memory.history[1].calls[0].arguments == '{"path": "a"}'
@@ -356,7 +358,7 @@ def test_a_question_that_is_withdrawn_takes_its_deadline_along(how: str) -> None
         requests.Cancel(request=question.id),
         requests.Cancel(request=timer.id),
     ]
-    assert run.got(notices.ApprovalWithdrawn) == [notices.ApprovalWithdrawn(request=question.id)]
+    assert run.got(notices.ApprovalWithdrawn) == [notices.ApprovalWithdrawn(request=question.id, at=run.now)]
 
 
 # Changed settings
@@ -380,7 +382,7 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: records.
     state, history = run.machine.state, run.machine.memory.history
     event = events.ControlReceived(at=50.0, id="c", change=change)
     run.feed(event)
-    assert run.effects == (change, notices.SettingChanged(change=change))
+    assert run.effects == (change, notices.SettingChanged(change=change, at=run.now))
     assert run.machine.state == state
     assert run.machine.memory.history is history
     session = run.machine.memory.session
@@ -398,14 +400,14 @@ def test_a_setting_can_be_changed_wherever_a_run_is(place: str, change: records.
         }[type(change)]
     )
     run.feed(event)
-    assert run.got(notices.Ignored) == [notices.Ignored(event="ControlReceived", state=run.label)]
+    assert run.got(notices.Ignored) == [notices.Ignored(event="ControlReceived", state=run.label, at=run.now)]
 
 
 def test_nothing_is_changed_in_a_run_that_is_over() -> None:
     run = run_at("done")
     memory = run.machine.memory
     run.change(OTHER)
-    assert run.effects == (notices.Ignored(event="ControlReceived", state="done"),)
+    assert run.effects == (notices.Ignored(event="ControlReceived", state="done", at=run.now),)
     assert run.machine.memory is memory
 
 
@@ -413,5 +415,5 @@ def test_a_model_without_a_name_is_refused() -> None:
     run = MachineHarness()
     change = records.SetModel(model=" ")
     run.change(change)
-    assert run.effects == (notices.SettingRefused(change=change, reason="a model has a name"),)
+    assert run.effects == (notices.SettingRefused(change=change, reason="a model has a name", at=run.now),)
     assert run.machine.memory.session.model == "wire:model"

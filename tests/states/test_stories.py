@@ -21,7 +21,15 @@ from provers.simulation.watched import Watched
 
 from turnwheel.display.rendering import fields_of, line_of
 from turnwheel.effects.events import Post
-from turnwheel.effects.notices import CallDelta, InputTaken, RunStarted, TurnEnded
+from turnwheel.effects.notices import (
+    AnswerFailed,
+    CallDelta,
+    InputTaken,
+    RunResumed,
+    RunStarted,
+    SummaryEnded,
+    TurnEnded,
+)
 from turnwheel.effects.records import TakeMail, UseIds
 from turnwheel.effects.requests import CallModel, FireHook
 from turnwheel.engine.core.machine import Machine
@@ -29,7 +37,13 @@ from turnwheel.engine.core.recovery import recover
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.states.rules.compaction import SUMMARY_INSTRUCTIONS
 from turnwheel.testing.scenarios import ScenarioError, read_scenario
-from turnwheel.testing.scenarios_world import InputWaits, ProcessLost, ScenarioWorld, as_driven
+from turnwheel.testing.scenarios_world import (
+    STORY_SESSION,
+    InputWaits,
+    ProcessLost,
+    ScenarioWorld,
+    as_driven,
+)
 
 STORIES = Path(__file__).with_name("stories")
 DEFAULT = """
@@ -39,7 +53,7 @@ send agent never, hire agent)
 """.strip()
 TITLE, BEGINNING = "== ", 'prompt "hello"'
 
-QUIET = (*TOLD, UseIds, TakeMail, RunStarted, InputTaken, CallDelta)
+QUIET = (*TOLD, UseIds, TakeMail, RunStarted, RunResumed, InputTaken, CallDelta, AnswerFailed, SummaryEnded)
 """Effects that say again what the event or another effect says; the auditor holds them to that."""
 
 
@@ -118,7 +132,8 @@ class Audit:
                     self._posts.append(event)
                 case RunOpened():
                     before = None if self._run is None else self._run.machine
-                    self._run = Watched.of(Machine.open(act, before, self._posts))
+                    machine = Machine.open(act, before, self._posts, session=STORY_SESSION)
+                    self._run = Watched.of(machine)
                     self._run.feed(None)
                     self._posts = []
                 case ProcessLost():

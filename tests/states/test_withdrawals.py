@@ -24,7 +24,10 @@ def test_a_prompt_that_waits_is_dropped_wherever_the_run_is(place: str) -> None:
     run.send("later")
     state, mail = run.machine.state, run.machine.memory.session.mail
     run.withdraw()
-    assert run.effects == (records.TakeMail(ids=(mail[-1].id,)), notices.InputDropped(id=mail[-1].id))
+    assert run.effects == (
+        records.TakeMail(ids=(mail[-1].id,)),
+        notices.InputDropped(id=mail[-1].id, at=run.now),
+    )
     assert (run.machine.state, run.machine.memory.session.mail) == (state, mail[:-1])
 
 
@@ -34,7 +37,7 @@ def test_what_was_read_is_not_taken_back() -> None:
     run.send("later")
     before = run.machine.memory
     run.feed(events.InputWithdrawn(at=50.0, input=PROMPT))
-    assert run.effects == (notices.Ignored(event="InputWithdrawn", state="streaming"),)
+    assert run.effects == (notices.Ignored(event="InputWithdrawn", state="streaming", at=run.now),)
     assert run.machine.memory is before
 
 
@@ -43,7 +46,7 @@ def test_what_was_read_is_not_taken_back() -> None:
 def test_an_input_whose_withdrawal_comes_first_is_never_taken(place: str) -> None:
     run = run_at(place)
     run.feed(events.InputWithdrawn(at=50.0, input="x"))
-    assert run.got(notices.InputDropped) == [notices.InputDropped(id="x")]
+    assert run.got(notices.InputDropped) == [notices.InputDropped(id="x", at=run.now)]
     state, memory = run.machine.state, run.machine.memory
     run.feed(events.UserSteered(at=51.0, id="x", text="rather left", how=Steering.NOW))
     assert run.got(notices.Ignored)

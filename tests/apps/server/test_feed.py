@@ -22,8 +22,9 @@ FIRST = 1
 
 def opened(*replies: Reply) -> tuple[Session, SessionFeed]:
     store = MemoryStore()
-    session = scripted(*replies).session("s", store)
-    return session, SessionFeed(session, store)
+    agent = scripted(*replies)
+    session = agent.session("s", store)
+    return session, SessionFeed(session, store, agent.clock)
 
 
 async def to_the_end(parts: AsyncGenerator[Sequence[Heard], None], runs: int = 1) -> list[Heard]:

@@ -32,7 +32,7 @@ async def answering(**more: Any) -> AsyncGenerator[tuple[Told, Session, SessionF
     async with agent.session("s", store) as session:
         run = asyncio.create_task(session.run("Go"))
         await model.called.wait()
-        yield model, session, SessionFeed(session, store, partial=agent.watch.include_partial)
+        yield model, session, SessionFeed(session, store, agent.clock, partial=agent.watch.include_partial)
         await run
 
 
@@ -155,7 +155,7 @@ async def test_where_no_deltas_are_shown_none_are_to_one_in_the_middle() -> None
             for each in (early, late):
                 await each.task
                 deltas = [heard.notice for heard in each.heard if isinstance(heard.notice, DELTA)]
-                assert deltas == [TextDelta("one two")]
+                assert deltas == [TextDelta("one two", at=0.0)]
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)

@@ -54,8 +54,8 @@ def test_every_word_comes_back_as_it_was(union: Any, data: st.DataObject) -> Non
 
 def test_a_notice_within_a_notice_comes_back_as_it_was() -> None:
     """However deep: a child may have children."""
-    said = notices.AgentNoticed(call="c", notice=notices.Warned(text="look out"))
-    passed_on = notices.AgentNoticed(call="d", notice=said)
+    said = notices.AgentNoticed(call="c", notice=notices.Warned(text="look out", at=0.0), at=0.0)
+    passed_on = notices.AgentNoticed(call="d", notice=said, at=0.0)
     for notice in (said, passed_on):
         assert decode(encode(notice, notices.Notice), notices.Notice) == notice
 

@@ -212,7 +212,9 @@ def test_only_so_many_inputs_are_remembered_by_their_id() -> None:
         machine.advance(events.ControlReceived(at=1, id=str(number), change=records.SetThinking(tokens=1)))
     assert machine.memory.session.received == tuple(str(number) for number in range(5, RECALL + 5))
     again = events.ControlReceived(at=2, id=str(RECALL), change=records.SetThinking(tokens=2))
-    assert machine.advance(again) == (notices.Ignored(event="ControlReceived", state="streaming"),)
+    assert machine.advance(again) == (
+        notices.Ignored(event="ControlReceived", state="streaming", at=again.at),
+    )
 
 
 def test_a_run_begins_with_the_id_that_its_prompt_came_with() -> None:
@@ -220,7 +222,7 @@ def test_a_run_begins_with_the_id_that_its_prompt_came_with() -> None:
         machine = Machine.start(CONFIG, "go", run="r", sender=sender)
         machine.advance(at=1.0)
         again = events.UserSent(at=2.0, id=known, text="go")
-        assert machine.advance(again) == (notices.Ignored(event="UserSent", state="streaming"),)
+        assert machine.advance(again) == (notices.Ignored(event="UserSent", state="streaming", at=again.at),)
 
 
 @pytest.mark.parametrize("fallback", ["m", "spare", "gone"])
@@ -319,7 +321,7 @@ def test_a_step_outside_the_table_is_refused_and_changes_nothing(monkeypatch: py
     machine.advance()
     before = (machine.state, machine.memory)
     stop = events.Interrupted(at=1.0)
-    for effects in ((), (notices.InterruptRequested(),)):
+    for effects in ((), (notices.InterruptRequested(at=0.0),)):
         monkeypatch.setattr(
             streaming, "handle", lambda *_, effects=effects: (Thinking(stage=Start()), effects)
         )

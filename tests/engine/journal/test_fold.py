@@ -167,7 +167,7 @@ def test_a_run_that_a_prompt_and_a_late_steer_opened_is_known_by_the_prompt() ->
 def test_a_run_begins_at_the_time_of_its_entry() -> None:
     state = folded(Posted(event=PROMPT))
     effects = apply_entry(state, opened(at=7.0), 1, "s")
-    machine = Machine.open(opened(at=7.0), None, [PROMPT])
+    machine = Machine.open(opened(at=7.0), None, [PROMPT], session="s")
     assert effects == machine.advance(at=7.0)
     assert state.machine == machine
     assert [effect.at for effect in effects if isinstance(effect, RunStarted)] == [7.0]
@@ -208,7 +208,7 @@ def test_what_a_step_appends_is_counted_and_a_summary_is_told() -> None:
     machine = Machine.start(CONFIG, "go")
     state = SessionState(machine=machine)
     appends = AppendMessage(message=user("a"))
-    settled = CallSettled(call="c", tool="t", outcome=Outcome.OK, content="")
+    settled = CallSettled(call="c", tool="t", outcome=Outcome.OK, content="", at=0.0)
     for number, effects in (
         (3, (appends, settled)),
         (4, (ReplaceHistory(head=(user("a"),), keep=1), appends)),
@@ -450,7 +450,7 @@ def test_a_copy_of_a_childs_session_may_be_put_in_a_wider_mode_than_the_childs_p
 
 def settles(call: str, content: str) -> tuple[CallSettled, ToolResult]:
     result = ToolResult(call=call, wire_id="w", name="look", content=content[:3], outcome=Outcome.OK)
-    return CallSettled(call=call, tool="look", outcome=Outcome.OK, content=content), result
+    return CallSettled(call=call, tool="look", outcome=Outcome.OK, content=content, at=0.0), result
 
 
 def batch(results: list[ToolResult]) -> AppendMessage:

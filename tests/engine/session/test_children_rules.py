@@ -371,7 +371,9 @@ async def test_a_mode_is_for_all_children_and_another_setting_for_none(fault: Ex
     one, two = [kid(children, link.call) for link in children.links]
     one.fault = fault
     change = SetMode(mode=PermissionMode.PLAN)
-    await children.pass_modes([SettingChanged(change=SetModel(model="two")), SettingChanged(change=change)])
+    await children.pass_modes(
+        [SettingChanged(change=SetModel(model="two"), at=0.0), SettingChanged(change=change, at=0.0)]
+    )
     assert one.done == two.done == [change]
 
 
@@ -490,8 +492,10 @@ class Work:
 
 async def test_a_child_is_run_to_its_end_and_closed() -> None:
     work = Work(looked=True)
-    ended = TurnEnded(request="r-1", turn=1, message=user("found"), stop=StopReason.END_TURN, usage=Usage())
-    delta = TextDelta(text="f")
+    ended = TurnEnded(
+        request="r-1", turn=1, message=user("found"), stop=StopReason.END_TURN, usage=Usage(), at=0.0
+    )
+    delta = TextDelta(text="f", at=0.0)
     work.kid.notices = (delta, ended)
     answer = await work.answer()
     assert (answer.content, answer.outcome, answer.spent) == ("found", Outcome.OK, Spent(turns=2))
@@ -499,8 +503,8 @@ async def test_a_child_is_run_to_its_end_and_closed() -> None:
     assert work.looked.done == ["close"]
     assert work.kid.done == ["load", "go", "close"]
     assert work.emitted == [
-        AgentNoticed(call="r-2", notice=delta),
-        AgentNoticed(call="r-2", notice=ended),
+        AgentNoticed(call="r-2", notice=delta, at=0.0),
+        AgentNoticed(call="r-2", notice=ended, at=0.0),
         AgentProgressed(at=7.0, request="r-3", spent=Spent(turns=2)),
     ]
     assert work.children.here == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -24,12 +25,12 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.session.completed_texts import Delivery
 
 ANSWER = Message(role=Role.ASSISTANT, parts=())
-TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
+TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage(), at=0.0)
 END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
-KEPT = AnswerKept(request="r", message=ANSWER)
-DROPPED = AnswerDropped(request="r")
-CALL = CallDelta(index=0, arguments="{}")
-ODD = Warned(text="odd")
+KEPT = AnswerKept(request="r", message=ANSWER, at=0.0)
+DROPPED = AnswerDropped(request="r", at=0.0)
+CALL = CallDelta(index=0, arguments="{}", at=0.0)
+ODD = Warned(text="odd", at=0.0)
 
 
 def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
@@ -41,7 +42,7 @@ def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
 
 @pytest.mark.parametrize("end", [TURN, KEPT, END])
 def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
-    text, thought = TextDelta, ReasoningDelta
+    text, thought = partial(TextDelta, at=0.0), partial(ReasoningDelta, at=0.0)
     steps: list[list[Notice]] = [
         [thought("a"), thought("b")],
         [text("c"), ODD, text("d"), CALL, thought("e"), end, ODD],
@@ -53,12 +54,16 @@ def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
 
 
 def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
-    steps: list[list[Notice]] = [[TextDelta("a"), DROPPED, ODD, TextDelta("b")], [CALL, ODD], [TURN]]
-    assert shown(*steps) == [[ODD], [ODD], [TextDelta("b"), TURN], []]
+    steps: list[list[Notice]] = [
+        [TextDelta("a", at=0.0), DROPPED, ODD, TextDelta("b", at=0.0)],
+        [CALL, ODD],
+        [TURN],
+    ]
+    assert shown(*steps) == [[ODD], [ODD], [TextDelta("b", at=0.0), TURN], []]
 
 
 def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
-    assert shown([TextDelta("a")], [TextDelta("b")]) == [[], [], [TextDelta("ab")]]
+    assert shown([TextDelta("a", at=0.0)], [TextDelta("b", at=0.0)]) == [[], [], [TextDelta("ab", at=0.0)]]
 
 
 @pytest.mark.parametrize("buffer", [0, -1])

@@ -29,12 +29,12 @@ from turnwheel.effects.usage import Spent, Usage
 from turnwheel.engine.session.feed import Feed
 
 ANSWER = Message(role=Role.ASSISTANT, parts=())
-TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage())
+TURN = TurnEnded(request="r", turn=1, message=ANSWER, stop=StopReason.END_TURN, usage=Usage(), at=0.0)
 END = RunEnded(run="1", reason=DoneReason.END_TURN, spent=Spent(), at=0.0)
-TAKEN = InputTaken(ids=("i",), messages=(user("go"),))
-BLOCKED = InputBlocked(ids=("i",), reason="no")
-KEPT = AnswerKept(request="r", message=ANSWER)
-ODD = Warned(text="odd")
+TAKEN = InputTaken(ids=("i",), messages=(user("go"),), at=0.0)
+BLOCKED = InputBlocked(ids=("i",), reason="no", at=0.0)
+KEPT = AnswerKept(request="r", message=ANSWER, at=0.0)
+ODD = Warned(text="odd", at=0.0)
 
 
 # Where a notice stands
@@ -45,13 +45,13 @@ async def test_each_notice_has_its_place_in_its_entry_and_one_of_the_moment_stan
     reader = feed.subscribe()
     published: list[tuple[Any, int | None, tuple[int, int] | None]] = [
         # No journal has it, and none was there before it: behind all of its entry.
-        (TextDelta("a"), 3, (3, maxsize)),
+        (TextDelta("a", at=0.0), 3, (3, maxsize)),
         (ODD, 3, (3, 0)),
         (ODD, 3, (3, 1)),
-        (TextDelta("b"), 3, (3, 1)),
-        (RequestDelayed(request="r", due=1.0, reason="x"), 5, (5, -1)),
+        (TextDelta("b", at=0.0), 3, (3, 1)),
+        (RequestDelayed(request="r", due=1.0, reason="x", at=0.0), 5, (5, -1)),
         (ODD, 5, (5, 0)),
-        (TextDelta("c"), 4, (5, 0)),
+        (TextDelta("c", at=0.0), 4, (5, 0)),
         (ODD, None, None),
         (ODD, 6, (6, 0)),
     ]
@@ -71,7 +71,7 @@ async def test_what_says_how_a_run_went_takes_the_place_of_anything_else(outcome
     for notice in (ODD, ODD, outcome):
         feed.publish(notice)
     feed.close()
-    assert [one async for one in slow] == [NoticesMissed(count=1), ODD, outcome]
+    assert [one async for one in slow] == [NoticesMissed(count=1, at=0.0), ODD, outcome]
     assert slow.dropped == 1
 
 
@@ -81,7 +81,7 @@ async def test_another_notice_does_not_take_the_place_of_one_that_is_there() -> 
     for notice in (ODD, TURN, ODD):
         feed.publish(notice)
     feed.close()
-    assert [one async for one in slow] == [ODD, TURN, NoticesMissed(count=1)]
+    assert [one async for one in slow] == [ODD, TURN, NoticesMissed(count=1, at=0.0)]
 
 
 async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> None:
@@ -90,18 +90,18 @@ async def test_an_answer_takes_the_place_of_the_one_right_before_it_only() -> No
     for notice in (TURN, END, TURN, TURN):
         feed.publish(notice)
     feed.close()
-    assert [one async for one in slow] == [TURN, END, NoticesMissed(count=1), TURN]
+    assert [one async for one in slow] == [TURN, END, NoticesMissed(count=1, at=0.0), TURN]
 
 
 async def test_what_was_missed_counts_for_the_one_behind_it_also_when_that_goes() -> None:
     feed = Feed(size=2)
     slow = feed.subscribe()
     # The second text is missed, and so is the first one then, for the end of the run.
-    published: list[Notice] = [TextDelta("a"), ODD, TextDelta("b"), END, END]
+    published: list[Notice] = [TextDelta("a", at=0.0), ODD, TextDelta("b", at=0.0), END, END]
     for number, notice in enumerate(published):
         feed.publish(notice, number)
     feed.close()
-    assert [one async for one in slow] == [NoticesMissed(count=3), END, END]
+    assert [one async for one in slow] == [NoticesMissed(count=3, at=0.0), END, END]
     assert (slow.dropped, slow.at) == (3, (4, 0))
 
 
@@ -112,7 +112,7 @@ async def test_a_reader_that_has_read_has_room_again() -> None:
     feed.publish(ODD)
     assert await slow.next() == ODD
     feed.publish(TURN)
-    assert await slow.next() == NoticesMissed(count=1)
+    assert await slow.next() == NoticesMissed(count=1, at=0.0)
     assert await slow.next() == TURN
     feed.publish(ODD)
     assert await slow.next() == ODD
@@ -149,7 +149,7 @@ async def test_a_wait_that_is_given_up_ends_nothing() -> None:
 async def test_a_subscriber_that_left_is_not_told_what_it_missed() -> None:
     left = Feed(1).subscribe()
     for text in "ab":
-        left.put(TextDelta(text))
+        left.put(TextDelta(text, at=0.0))
     assert left.dropped == 1
     await left.aclose()
     assert await left.next() is None

@@ -27,11 +27,11 @@ from turnwheel.engine.session.subscription import Subscription
 
 
 def text(number: int) -> TextDelta:
-    return TextDelta(str(number))
+    return TextDelta(str(number), at=0.0)
 
 
 def bit(number: int) -> CallDelta:
-    return CallDelta(index=0, arguments=str(number))
+    return CallDelta(index=0, arguments=str(number), at=0.0)
 
 
 def end(number: int) -> RunEnded:
@@ -39,16 +39,18 @@ def end(number: int) -> RunEnded:
 
 
 def odd(number: int) -> Warned:
-    return Warned(text=str(number))
+    return Warned(text=str(number), at=0.0)
 
 
 def turn(number: int) -> TurnEnded:
     message = Message(role=Role.ASSISTANT, parts=())
-    return TurnEnded(request="r", turn=number, message=message, stop=StopReason.TOOL_USE, usage=Usage())
+    return TurnEnded(
+        request="r", turn=number, message=message, stop=StopReason.TOOL_USE, usage=Usage(), at=0.0
+    )
 
 
 def missed(count: int) -> NoticesMissed:
-    return NoticesMissed(count=count)
+    return NoticesMissed(count=count, at=0.0)
 
 
 async def rest(subscription: Subscription) -> list[Notice]:

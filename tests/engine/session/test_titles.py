@@ -478,7 +478,7 @@ async def test_a_model_that_is_asked_for_a_title_has_the_sessions_store_and_may_
     async def answer(request: CallModel, scene: PerformContext) -> Any:
         if request.purpose is Purpose.TITLE:
             stores.append(scene.store)
-            scene.emit(RequestDelayed(request=request.id, due=200.0, reason="too many"))
+            scene.emit(RequestDelayed(request=request.id, due=200.0, reason="too many", at=0.0))
         return await ScriptedModel(says("Told Late"))(request, scene)
 
     agent = made(answer, store=MemoryStore() if kept else None)

@@ -23,6 +23,7 @@ from turnwheel.effects.notices import (
     Notice,
     NoticesMissed,
     RunEnded,
+    RunResumed,
     RunStarted,
     TextDelta,
     ToolStarted,
@@ -104,7 +105,11 @@ async def test_a_late_watcher_sees_what_was_and_what_comes(house: House) -> None
     await here.close()
     await seen.task
     assert seen.kept == await journal(house)
-    assert seen.got(TextDelta) == [TextDelta("four "), TextDelta("five "), TextDelta("six")]
+    assert seen.got(TextDelta) == [
+        TextDelta("four ", at=1.0),
+        TextDelta("five ", at=1.0),
+        TextDelta("six", at=1.0),
+    ]
 
 
 async def test_a_journal_tells_what_its_run_told(one: House) -> None:
@@ -144,7 +149,7 @@ async def test_a_watcher_that_comes_in_the_middle_of_an_answer_sees_the_rest_of_
     await here.close()
     for each in (seen, rest):
         await each.task
-        assert each.got(TextDelta) == [TextDelta("then")]
+        assert each.got(TextDelta) == [TextDelta("then", at=1.0)]
     assert seen.kept == await journal(one)
     assert not rest.got(ModelCalled)
     assert first is None or [notice async for notice in first] == drives.notices
@@ -298,13 +303,15 @@ async def test_a_takeover_tells_nothing_twice(house: House) -> None:
     await turns(3)
     rested = await here.resume()
     await until(lambda: seen.got(ApprovalRequested))
-    assert seen.got(ApprovalRequested) == [ApprovalRequested.of(rested.waiting[0])]
+    (at,) = [asked.at for asked in seen.got(ApprovalRequested)]
+    assert seen.got(ApprovalRequested) == [ApprovalRequested.of(rested.waiting[0], at)]
     await here.approve(rested.waiting[0].id)
     await here.resume()
     await here.close()
     await seen.task
     assert seen.kept == await journal(house)
-    assert isinstance(await anext(plain), ApprovalRequested)
+    first_notices = [type(await anext(plain)) for _ in range(2)]
+    assert first_notices == [RunResumed, ApprovalRequested]
 
 
 async def test_a_branch_of_another_process_is_followed(house: House) -> None:
@@ -329,7 +336,10 @@ async def test_a_watcher_without_deltas_gets_whole_texts_once(one: House) -> Non
     await here.run("go")
     await here.close()
     await seen.task
-    assert seen.got(TextDelta) == [TextDelta("one two three "), TextDelta("and that is all of it")]
+    assert seen.got(TextDelta) == [
+        TextDelta("one two three ", at=100.0),
+        TextDelta("and that is all of it", at=100.0),
+    ]
     assert seen.kept == await journal(one)
 
 

@@ -179,7 +179,7 @@ async def test_a_held_request_says_so_once_though_the_wait_gets_longer() -> None
     clock.move(20.0)
     assert await waiting is None
     reason = "another request was turned away: slow down"
-    assert told == [RequestDelayed(request="r-2", due=10.0, reason=reason)]
+    assert told == [RequestDelayed(request="r-2", due=10.0, reason=reason, at=0.0)]
 
 
 @pytest.mark.parametrize(

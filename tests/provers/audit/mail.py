@@ -106,7 +106,7 @@ class MailBook:
         # Hooks that were asked about it are asked anew.
         if event.input in _ids(self.asked):
             self.asked = ()
-        if not waited or told != [InputDropped(id=event.input)]:
+        if not waited or told != [InputDropped(id=event.input, at=event.at)]:
             return [f"{event} is told as {told}, and waited: {waited}"]
         return []
 

@@ -106,7 +106,7 @@ class SettingBook:
             kinds = [type(effect) for effect in now.effects]
             return [] if kinds == [SettingRefused] else [f"{change} is not refused: {now.effects}"]
         self.choose(change)
-        due = (change, SettingChanged(change=change))
+        due = (change, SettingChanged(change=change, at=now.event.at))
         return [] if now.effects == due else [f"{change} led to {now.effects}"]
 
     def choose(self, change: Change) -> None:

@@ -180,7 +180,11 @@ class TryBook:
         due = (
             UseFallback(model=self.fallback),
             FallbackUsed(
-                model=self.fallback, instead_of=asked.model, failure=failed.failure, message=failed.message
+                model=self.fallback,
+                instead_of=asked.model,
+                failure=failed.failure,
+                message=failed.message,
+                at=now.event.at,
             ),
         )
         switch = tuple([one for one in now.effects if isinstance(one, UseFallback | FallbackUsed)])

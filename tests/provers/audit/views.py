@@ -126,7 +126,7 @@ class ViewBook:
         count = sum([is_cleared_when_old(result) for message in part for result in message.results])
         saved = shown_size(self.messages, self.before) - shown_size(self.messages, effect.before)
         told = [one for one in now.effects if isinstance(one, ResultsCleared)]
-        if told != ([ResultsCleared(count=count, tokens=saved)] if count else []):
+        if told != ([ResultsCleared(count=count, tokens=saved, at=now.event.at)] if count else []):
             faults.append(f"{count} results of {saved} tokens are left out, told is {told}")
         self.before, self.size = effect.before, max(0, self.size - saved)
         return faults
