@@ -439,16 +439,10 @@ class Agent(Generic[Deps_co, Output_co]):
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
-            wants=self._wants(),
+            wants=Wants.of(self.config.output, self.output),
             output_spec=self._output_spec,
         )
         return Session(name, environment, store, fresh=fresh, named=named)
-
-    def _wants(self) -> Wants:
-        """What the runs of a session come to, unless a prompt asks for another output."""
-        if self.output is None or self.config.output is None:
-            return Wants()
-        return Wants({self.config.output.schema: self.output})
 
     @cached_property
     def _output_spec(self) -> Callable[[Output[Any]], effects.OutputSpec]:

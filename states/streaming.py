@@ -124,8 +124,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     offered = tuple([name for name in state.offered if name in shown])
     kept, dropped = wishes(pieces, stop, offered)
     calls = {wish.index: _called(wish, draft) for wish in kept}
-    # The message is appended before any call runs, so a run that is lost then still knows what the model
-    # wanted.
+    # Appended before any call runs: a run that is lost then still knows what the model wanted.
     message = _message(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), ctx)
     _append(message, draft)
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
@@ -159,9 +158,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        output = None if ctx.config.output is None else _output_tool(ctx.config.output.name, offered, ctx)
-        begun = [Call(call=call, phase=HELD if call.name == output else QUEUED) for call in made]
-        return draft.to(Executing(batch=Batch(calls=tuple(begun), offered=offered)))
+        return draft.to(Executing(batch=Batch(calls=_begun(made, offered, ctx), offered=offered)))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
     match stop:
@@ -171,6 +168,12 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(_stopped(state, ctx))
         case _:
             return draft.to(Thinking(stage=said_all(stop, ctx)))
+
+
+def _begun(made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> tuple[Call, ...]:
+    """The calls *made* in an answer; those that give the output are held until all others have ended."""
+    output = None if ctx.config.output is None else _output_tool(ctx.config.output.name, offered, ctx)
+    return tuple([Call(call=call, phase=HELD if call.name == output else QUEUED) for call in made])
 
 
 def _output_tool(name: str, offered: tuple[str, ...], ctx: Context) -> str | None:

@@ -457,8 +457,7 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
     if loop is not None:
         if not loop.done and state.attempt == 1:  # a retry is no second detection
             draft.add(loop.notice)
-        # In the instructions of this request only. A warning in the history would stay there, be summarised
-        # and confuse the model long after it has stopped repeating itself.
+        # In this request only: in the history it would be summarised, and confuse the model ever after.
         said = (*said, loop.notice.text)
     (offered, choice), output, mode = _tools_of(spec, ctx), ctx.config.output, None
     if output is not None:
@@ -468,38 +467,39 @@ def _call(state: Thinking, spec: ModelSpec, loop: loops.Loop | None, ctx: Contex
         elif mode is OutputMode.PROMPTED:
             said = (*said, model_messages.wanted_output(output.schema, output.description))
     request = draft.new_id()
-    # The view names a revision and a length of the history instead of carrying it. So a request, and the
-    # entry that a journal keeps of it, costs the same at message 10 and at message 10,000.
+    # It names the history and does not carry it: a request costs the same at message 10 and at 10,000.
     view = Conversation(revision=now.history.revision, length=now.history.length, cleared=now.cleared)
-    draft.add(
-        CallModel(
-            id=request,
-            model=model,
-            view=view,
-            system=ctx.system,
-            thinking=thinking,
-            max_output=limit,
-            tools=offered,
-            instructions="\n".join(said),
-            attempt=state.attempt,
-            tool_choice=choice,
-            output=mode,
-        ),
-        notices.ModelCalled(
-            at=draft.at,
-            request=request,
-            model=model,
-            attempt=state.attempt,
-            max_output=limit or spec.max_output,
-            thinking=thinking,
-            temperature=spec.temperature,
-            top_p=spec.top_p,
-            seed=spec.seed,
-            tool_choice=choice,
-            tools=offered,
-        ),
+    call = CallModel(
+        id=request,
+        model=model,
+        view=view,
+        system=ctx.system,
+        thinking=thinking,
+        max_output=limit,
+        tools=offered,
+        instructions="\n".join(said),
+        attempt=state.attempt,
+        tool_choice=choice,
+        output=mode,
     )
+    draft.add(call, _called(call, spec, draft.at))
     return draft.to(Streaming(request=request, model=model, attempt=state.attempt, offered=offered))
+
+
+def _called(call: CallModel, spec: ModelSpec, at: float) -> notices.ModelCalled:
+    return notices.ModelCalled(
+        at=at,
+        request=call.id,
+        model=call.model,
+        attempt=call.attempt,
+        max_output=call.max_output or spec.max_output,
+        thinking=call.thinking,
+        temperature=spec.temperature,
+        top_p=spec.top_p,
+        seed=spec.seed,
+        tool_choice=call.tool_choice,
+        tools=call.tools,
+    )
 
 
 # The one place in which a run ends.

@@ -91,6 +91,27 @@ class Wants:
     outputs: Mapping[str, Output[Any]] = _NOTHING
     by_prompt: Mapping[str, OutputSpec | None] = _NOTHING
 
+    @classmethod
+    def of(cls, spec: OutputSpec | None, output: Output[Any] | None) -> Wants:
+        """Runs that come to *output*, by its *spec*, unless a prompt asks for another one."""
+        return cls() if spec is None or output is None else cls({spec.schema: output})
+
+    def want(self, prompt: str, spec: OutputSpec | None, output: Output[Any] | None) -> None:
+        """Have the run of *prompt* come to *output*, by its *spec*, or to text."""
+        if spec is not None and output is not None:
+            self.outputs = {**self.outputs, spec.schema: output}
+        self.by_prompt = {**self.by_prompt, prompt: spec}
+
+    def take(self, prompt: str, usual: OutputSpec | None) -> OutputSpec | None:
+        """What the run of *prompt* comes to, which begins now: *usual*, if nothing else is wanted."""
+        # Nearly no prompt has an output of its own.
+        if not self.by_prompt:
+            return usual
+        left = dict(self.by_prompt)
+        spec = left.pop(prompt, usual)
+        self.by_prompt = left
+        return spec
+
 
 @final
 @attrs.frozen(kw_only=True)

@@ -28,14 +28,11 @@ def want(output: type[Any] | Output[Any] | None, prompt: P, environment: Environ
     """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
     if output is None or prompt is None:
         return prompt
-    from ...performers.output import as_output, form_of  # noqa: PLC0415  # most runs come to text
+    from ...performers.output import as_output  # noqa: PLC0415  # most runs come to text
 
-    made, wants = as_output(output), environment.wants
-    if made is None or environment.output_spec is None:
-        wants.by_prompt = {**wants.by_prompt, prompt.id: None}
-        return prompt
-    wants.outputs = {**wants.outputs, form_of(made).schema: made}
-    wants.by_prompt = {**wants.by_prompt, prompt.id: environment.output_spec(made)}
+    made = as_output(output)
+    spec = None if made is None or environment.output_spec is None else environment.output_spec(made)
+    environment.wants.want(prompt.id, spec, made)
     return prompt
 
 
@@ -44,14 +41,8 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
     if log.state.unfinished and log.state.machine is not None:
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output
-    usual, wants = environment.config.output, environment.wants
-    # Nearly no prompt has an output of its own.
-    if not wants.by_prompt:
-        return usual
     first = prompt.id if prompt is not None else next((mail.id for mail in log.state.prompts), "")
-    output = wants.by_prompt.get(first, usual)
-    wants.by_prompt = {name: spec for name, spec in wants.by_prompt.items() if name != first}
-    return output
+    return environment.wants.take(first, environment.config.output)
 
 
 def with_decoder(performers: Performers, environment: Environment) -> Performers:
