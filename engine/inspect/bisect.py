@@ -40,7 +40,7 @@ LEFT_OUT = frozenset({"at", "due", "seconds", "jitter", "by", "sender", "next", 
 IDS = frozenset({"id", "ids", "request", "run", "session", "call"})
 
 # The effects of a step that only asks a model again.
-ASKED_AGAIN = frozenset({"AnswerFailed", "CallModel", "ModelCalled", "UseIds"})
+ASKED_AGAIN = {"AnswerFailed", "CallModel", "ModelCalled", "UseIds"}
 
 # Causes before effects, since the first part that differs is the one that is named.
 # The parts of a step that the machine made.
