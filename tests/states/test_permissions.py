@@ -316,6 +316,8 @@ IN_SANDBOX = attrs.evolve(SHELL, sandboxed=True)
         (["git pull"], (PUSH,), "allow tool: it runs in the sandbox"),
         (["sudo make"], (), "ask tool: it may change anything; 'sudo' may run what"),
         ([f"make {UNKNOWN}"], (), "allow tool: it runs in the sandbox"),
+        (["find . -name a"], (), "allow tool: it runs in the sandbox"),
+        ([f"find . -name a{UNKNOWN}"], (), "ask tool: it may change anything; 'find' may run what"),
         (None, (), "ask tool: it may change anything"),
     ],
 )

@@ -7,7 +7,14 @@ import json
 import pytest
 
 from turnwheel.effects.secrets import ANY, placeholder
-from turnwheel.states.rules.schema import arguments_of, defaults_of, nulls_of, problem, same_arguments
+from turnwheel.states.rules.schema import (
+    arguments_of,
+    defaults_of,
+    nulls_of,
+    problem,
+    same_arguments,
+    without_nulls,
+)
 
 HIDDEN = placeholder("key", "0123456789ab")
 
@@ -393,3 +400,24 @@ def test_defaults_are_values_and_null_is_none() -> None:
     assert nulls_of(schema) == {"b": None}
     for nothing in ("{}", '{"properties": ["a"]}', '{"properties": {}}'):
         assert (defaults_of(nothing), nulls_of(nothing)) == ({}, {})
+
+
+COUNTED = {"type": "object", "properties": {"n": {"type": "integer"}, "name": {"type": ["string", "null"]}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "kept"),
+    [
+        (COUNTED, {"n": None, "name": None}, {"name": None}),
+        ({"anyOf": [COUNTED, {"type": "null"}]}, {"n": None, "name": None}, {"name": None}),
+        ({"oneOf": [{"type": "string"}, COUNTED]}, {"n": None}, {}),
+        ({"type": "array", "items": COUNTED}, [{"n": None}, {"n": 1}], [{}, {"n": 1}]),
+        ({**COUNTED, "required": ["n"]}, {"n": None}, {"n": None}),
+        ({"$ref": "#/$defs/C"}, {"n": None}, {}),
+    ],
+)
+def test_a_null_is_left_out_where_it_stands_for_nothing(
+    schema: dict[str, object], value: object, kept: object
+) -> None:
+    whole = {"type": "object", "properties": {"x": schema}, "$defs": {"C": COUNTED}}
+    assert without_nulls(json.dumps(whole), {"x": value}) == {"x": kept}
