@@ -104,6 +104,6 @@ async def take_over(
 
 
 def lifted_rules(environment: Environment, before: Config | None, config: Config, at: float) -> list[Warned]:
-    """What says, *at* this time, which rules of earlier runs hold no more."""
+    """A warning, *at* this time, for each rule of earlier runs that holds no more."""
     lifted = [each for each in environment.lifted if before and each in before.rules]
     return [Warned(at=at, text=f"lifted: {each}") for each in lifted if each not in config.rules]
