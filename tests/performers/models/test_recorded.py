@@ -1,4 +1,4 @@
-"""Recorded answers of real providers, on both wires: at any split, what is read is what the provider said."""
+"""Recorded answers of real servers, on all wires: at any split, what is read is what the server said."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ import pytest
 from turnwheel.effects.config import Config, ModelSpec
 from turnwheel.effects.events import Event, Failure, ModelFailed, ModelFinished, ModelStreamed
 from turnwheel.effects.history import CallPiece, History, Piece, ReasoningPiece, TextPiece, merged
-from turnwheel.effects.messages import StopReason, user
+from turnwheel.effects.messages import Message, Role, StopReason, ToolCall, user
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesParser
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatParser, OpenAIChat
+from turnwheel.performers.models.responses import OpenAIResponses, ResponsesWire
+from turnwheel.performers.models.responses_stream import ResponsesParser
 from turnwheel.performers.models.wire import AnswerEnd, Broken, Complete, Parser
 from turnwheel.states.rules.schema import arguments_of
-from turnwheel.states.streaming import wishes
+from turnwheel.states.streaming import parts_of, wishes
 from turnwheel.testing.wire_rules import reading_faults
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared" / "wire"
 BODIES = Path(os.environ.get("TURNWHEEL_WIRE", BESIDE))
+# Streams of Responses, with the head of each HTTP answer beside it. Their last event says the answer again.
+STREAMS_BESIDE = BESIDE.parent / "prototypes" / "connected" / "streams"
+STREAMS = Path(os.environ.get("TURNWHEEL_RESPONSES", STREAMS_BESIDE))
 CUTS = 20
 
 
@@ -46,6 +51,9 @@ class Dialect:
 DIALECTS = {
     "openai-chat": Dialect(ChatParser, OpenAIChat, "openai:any", (b'"finish_reason":"', b"data: [DONE]")),
     "anthropic-messages": Dialect(MessagesParser, AnthropicMessages, "anthropic:any", (b"message_stop",)),
+    "openai-responses": Dialect(
+        ResponsesParser, OpenAIResponses, "openai-responses:any", (b"response.completed",)
+    ),
 }
 STOPS = {
     "stop": StopReason.END_TURN,
@@ -61,13 +69,21 @@ STOPS = {
 no_bodies = pytest.mark.skip(reason=f"no recorded bodies in {BODIES}: set TURNWHEEL_WIRE to where they are")
 
 
+no_streams = pytest.mark.skip(reason=f"no streams in {STREAMS}: set TURNWHEEL_RESPONSES to where they are")
+
+
 def recorded() -> list[Any]:
     """The recorded bodies as pytest parameters, or one that skips and says why."""
     found = sorted(BODIES.rglob("*.expected.json"))
-    names = [path.name.removesuffix(".expected.json") for path in found]
-    return [pytest.param(path, id=name) for path, name in zip(found, names, strict=True)] or [
+    return [pytest.param(path, id=path.name.removesuffix(".expected.json")) for path in found] or [
         pytest.param(BODIES, marks=no_bodies)
     ]
+
+
+def streams(pattern: str = "*-responses-*.head") -> list[Any]:
+    """The recorded streams of Responses, as `recorded` has the other bodies."""
+    found = sorted(STREAMS.glob(pattern))
+    return [pytest.param(path, id=path.stem) for path in found] or [pytest.param(STREAMS, marks=no_streams)]
 
 
 Said = tuple[str, str, list[tuple[str, str, str]], list[str], list[str]]
@@ -86,16 +102,58 @@ def said_by(pieces: list[Piece]) -> Said:
     )
 
 
+def last_of(body: bytes) -> dict[str, Any]:
+    """The answer, or the error, in the last event of a *body* of Responses."""
+    lines = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")]
+    event: dict[str, Any] = json.loads(lines[-1] if lines else body)
+    answer: dict[str, Any] = event.get("response", event)
+    return answer
+
+
+def said_last(answer: dict[str, Any]) -> dict[str, Any]:
+    """What the *answer* of the last event of Responses says, in the words of an ``expected.json``."""
+    items = answer.get("output", [])
+    calls = [item for item in items if item["type"] == "function_call"]
+    parts = [part for item in items if item["type"] == "message" for part in item["content"]]
+    thoughts = [
+        part["text"]
+        for item in items
+        if item["type"] == "reasoning"
+        for part in item.get("summary") or item.get("content") or []
+    ]
+    return {
+        "dialect": "openai-responses",
+        "text": "".join([part["text"] for part in parts]),
+        "thinking": "\n\n".join(thoughts),
+        "tool_calls": [
+            {
+                "id": call["call_id"],
+                "name": call["name"],
+                "arguments": call["arguments"],
+                "arguments_parsed": json.loads(call["arguments"]),
+            }
+            for call in calls
+        ],
+        "stop_reason": "tool_calls" if calls else "stop",
+        "usage": answer.get("usage"),
+        "error": answer.get("error"),
+    }
+
+
 @attrs.frozen
 class Recording:
-    """A recorded *body*, and what the recording says that it says."""
+    """A recorded *body*, what the recording says that it says, and the *status* that it came with."""
 
     path: Path
     body: bytes
     says: dict[str, Any]
+    status: int = 200
 
     @classmethod
     def at(cls, path: Path) -> Recording:
+        if path.suffix == ".head":
+            body = path.with_suffix(".sse").read_bytes()
+            return cls(path, body, said_last(last_of(body)), int(path.read_text("utf-8").split()[1]))
         body = path.with_name(path.name.replace(".expected.json", ".sse")).read_bytes()
         return cls(path, body, json.loads(path.read_text("utf-8")))
 
@@ -108,6 +166,8 @@ class Recording:
         says = self.says
         calls = [(call["id"], call["name"], call["arguments"]) for call in says["tool_calls"]]
         thoughts = says["thinking"]
+        if says["dialect"] == "openai-responses":
+            return says["text"], says["thinking"], calls, [], []
         if says["dialect"] == "openai-chat":
             text = (says["text"] or "") + (says["refusal"] or "")
             return text, thoughts or "", calls, says["thinking_signatures"], []
@@ -118,6 +178,13 @@ class Recording:
     @property
     def usage(self) -> Usage:
         used = self.says["usage"] or {}
+        if self.says["dialect"] == "openai-responses":
+            return Usage(
+                input=used["input_tokens"],
+                output=used["output_tokens"],
+                cached=used.get("input_tokens_details", {}).get("cached_tokens", 0),
+                reasoning=used.get("output_tokens_details", {}).get("reasoning_tokens", 0),
+            )
         if "input_tokens" in used:
             cached, write = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
             return Usage(
@@ -140,6 +207,8 @@ class Recording:
 
     @property
     def error(self) -> str:
+        if self.says["dialect"] == "openai-responses":
+            return str(self.says["error"]["message"]) if self.says["error"] else ""
         for line in self.body.splitlines() if self.says["error"] else ():
             chunk = json.loads(line[6:]) if line.startswith(b"data: {") else {}
             if chunk.get("error"):
@@ -189,7 +258,7 @@ def run_of(pieces: list[Piece], ending: AnswerEnd) -> list[str]:
     return [piece.name for piece in kept if arguments_of(piece.arguments) is not None]
 
 
-@pytest.mark.parametrize("path", recorded())
+@pytest.mark.parametrize("path", [*recorded(), *streams()])
 async def test_a_recorded_body_is_read(path: Path) -> None:
     recording = Recording.at(path)
     body, dialect, rng = recording.body, recording.dialect, random.Random(path.name)
@@ -208,13 +277,53 @@ async def test_a_recorded_body_is_read(path: Path) -> None:
     # Over HTTP it says the same, in events that count their pieces.
     cuts = sorted({*rng.choices(range(1, len(body)), k=rng.randrange(30))})
     parts = [body[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    events, answer = await ask(dialect, httpx.Response(200, stream=Parts(parts)))
+    events, answer = await ask(dialect, httpx.Response(recording.status, stream=Parts(parts)))
     heard: list[Piece] = []
     for event in events:
         assert isinstance(event, ModelStreamed)
         assert (event.before, event.count) == (len(heard), len(event.pieces))
         heard += event.pieces
     recording.check(heard + list(answer.pieces if isinstance(answer, ModelFinished) else ()), answer)
+
+
+@pytest.mark.parametrize("path", streams("*-tool.head"))
+def test_a_recorded_answer_of_responses_goes_back_as_it_came(path: Path) -> None:
+    body = path.with_suffix(".sse").read_bytes()
+    pieces, _ = read(ResponsesParser(), body)
+    calls = {
+        piece.index: ToolCall(
+            id=f"run-{piece.index}",
+            wire_id=piece.wire_id,
+            name=piece.name,
+            arguments=piece.arguments,
+            opaque=piece.opaque,
+        )
+        for piece in merged(pieces)
+        if isinstance(piece, CallPiece)
+    }
+    answer = Message(
+        role=Role.ASSISTANT, parts=parts_of(merged(pieces), calls), at=1.0, model="openai-responses:any"
+    )
+    history = History.of(user("hi"), answer)
+    request = CallModel(
+        id="run-9", model="openai-responses:any", view=Conversation(revision=0, length=len(history))
+    )
+    scene = PerformContext(
+        session="s",
+        run="run",
+        config=Config(model=ModelSpec(name="openai-responses:any")),
+        history=history,
+        clock=SystemClock(),
+        emit=lambda _: None,
+    )
+    _, *sent = json.loads(ResponsesWire().encode(request, scene).body)["input"]
+    # A call goes back without its status, and reasoning only if it is encrypted.
+    expected = [
+        {key: value for key, value in item.items() if key != "status" or item["type"] != "function_call"}
+        for item in last_of(body)["output"]
+        if item["type"] != "reasoning" or item.get("encrypted_content")
+    ]
+    assert sent == expected
 
 
 class Parts(httpx.AsyncByteStream):
