@@ -108,9 +108,9 @@ class ModelFinished(_Reply):
     *seconds* is how long it took; *sequence* the stop sequence it met. *offered* are the tools that it was
     shown where its performer showed it fewer than the request has: no other may run. None: it saw them all.
     *covers* is how many of the earliest messages a summary stands for, where its performer chose that itself.
-    *response* is the provider's id of the answer, *model* its name of the model that gave it, each empty
-    where it told none. *first_piece* is how many seconds after the request the first piece came, None for an
-    answer that was not streamed.
+    *response* is the provider's id of the answer, *model* its name of the model that gave it, *detail* why it
+    refused, each empty where it told none. *first_piece* is how many seconds after the request the first
+    piece came, None for an answer that was not streamed.
     """
 
     stop: StopReason = attrs.field(converter=StopReason)
@@ -122,6 +122,7 @@ class ModelFinished(_Reply):
     covers: int | None = attrs.field(default=None, validator=attrs.validators.optional(of_kind(int)))
     response: str = ""
     model: str = ""
+    detail: str = ""
     first_piece: float | None = attrs.field(default=None, validator=_finite)
 
 

@@ -135,10 +135,15 @@ class ToolResult:
 @final
 @attrs.frozen(kw_only=True)
 class Finish:
-    """The last part of an assistant message: why it ended. *sequence* is the matched stop sequence."""
+    """
+    The last part of an assistant message: why it ended.
+
+    *sequence* is the matched stop sequence, *detail* why the provider refused, where it told.
+    """
 
     reason: StopReason
     sequence: str = ""
+    detail: str = ""
 
 
 # Everything a message can hold.

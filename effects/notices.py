@@ -17,6 +17,7 @@ import attrs
 from .events import Decision, Failure
 from .hooks import Hook, HookSaid
 from .messages import Message, Outcome, StopReason, ToolCall
+from .output import OutputMode
 from .permissions import Basis, PermissionMode, Verdict
 from .records import Change, Record
 from .requests import AskApproval, Cancel, Purpose, Request
@@ -222,7 +223,8 @@ class ModelCalled(_Noticed):
     A model is being asked; text may follow, but not of a summary. *attempt* counts from 1.
 
     It ends in one `TurnEnded`, `SummaryEnded` or `AnswerFailed` of the same *request*. *tools* are offered.
-    The other settings are None or empty where the provider decides.
+    *output* is how the output of the run is asked for, None where it is text. The other settings are None or
+    empty where the provider decides.
     """
 
     request: str
@@ -236,6 +238,7 @@ class ModelCalled(_Noticed):
     seed: int | None = None
     tool_choice: str = ""
     tools: tuple[str, ...] = ()
+    output: OutputMode | None = None
 
 
 @final

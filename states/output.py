@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..effects import Effect
 from ..effects.events import OutputDecoded
-from ..effects.messages import StopReason, user
+from ..effects.messages import Finish, user
 from ..effects.notices import DoneReason, Warned
 from ..effects.output import OutputMode
 from ..effects.records import AppendMessage, CountOutput
@@ -28,11 +28,11 @@ from .state import Checking, Decoding, End, Go, Thinking
 OutputStep = tuple[Thinking, tuple[Effect, ...]]
 
 
-def said_all(stop: StopReason, ctx: Context) -> Checking | End:
-    """What follows an answer without calls that ended with *stop*: a refusal is no output."""
-    reason = end_reason(stop)
+def said_all(finish: Finish, ctx: Context) -> Checking | End:
+    """What follows an answer without calls that ended with *finish*: a refusal is no output."""
+    reason = end_reason(finish.reason)
     is_output = ctx.config.output is not None and reason is not DoneReason.REFUSAL
-    return Checking(reason=reason) if is_output else End(reason=reason)
+    return Checking(reason=reason) if is_output else End(reason=reason, detail=finish.detail)
 
 
 def checked(stage: Checking, ctx: Context) -> OutputStep:

@@ -125,7 +125,8 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     kept, dropped = wishes(pieces, stop, offered)
     calls = {wish.index: _called(wish, draft) for wish in kept}
     # Appended before any call runs: a run that is lost then still knows what the model wanted.
-    message = _message(state, parts_of(pieces, calls), Finish(reason=stop, sequence=event.sequence), ctx)
+    finish = Finish(reason=stop, sequence=event.sequence, detail=event.detail)
+    message = _message(state, parts_of(pieces, calls), finish, ctx)
     _append(message, draft)
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
@@ -167,7 +168,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         case StopReason.INTERRUPTED:
             return draft.to(_stopped(state, ctx))
         case _:
-            return draft.to(Thinking(stage=said_all(stop, ctx)))
+            return draft.to(Thinking(stage=said_all(finish, ctx)))
 
 
 def _begun(made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> tuple[Call, ...]:

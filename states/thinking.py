@@ -309,7 +309,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
         if finish.reason is not StopReason.INTERRUPTED:
             # The model had said all it had to say, and the steer was the only reason to ask it again. To ask
             # all the same would send a history that ends with its own answer, which some providers refuse.
-            return draft.to(Thinking(stage=said_all(finish.reason, ctx)))
+            return draft.to(Thinking(stage=said_all(finish, ctx)))
         # The steer cut this answer off. It is not to be lost for words that never came in.
         draft.add(records.AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
     return draft.to(Thinking(stage=Go(), attempt=state.attempt))
@@ -499,6 +499,7 @@ def _called(call: CallModel, spec: ModelSpec, at: float) -> notices.ModelCalled:
         seed=spec.seed,
         tool_choice=call.tool_choice,
         tools=call.tools,
+        output=call.output,
     )
 
 

@@ -140,10 +140,13 @@ def _spent(value: Plain) -> str:
 
 
 def _model(value: Plain) -> str:
-    purpose, attempt = value.get("purpose", "turn"), value.get("attempt", 1)
-    return " ".join(
-        [value["model"], *[f"for a {purpose}"] * (purpose != "turn"), *[f"try {attempt}"] * (attempt > 1)]
-    )
+    purpose, attempt, output = value.get("purpose", "turn"), value.get("attempt", 1), value.get("output")
+    words = {
+        f"for a {purpose}": purpose != "turn",
+        f"output: {output}": output,
+        f"try {attempt}": attempt > 1,
+    }
+    return " ".join([value["model"], *[word for word, told in words.items() if told]])
 
 
 def _forked(value: Plain) -> str:

@@ -105,6 +105,7 @@ async def account(steps: AsyncIterable[ReplayedStep], call: str, session: str) -
         for effect in step.effects:
             if isinstance(effect, effects.TurnEnded):
                 wish = wish or next((each for each in effect.calls if each.id == call), None)
+                told += [(max(now, step.at), *words) for words in _gives_output(effect, call, step)]
             # A decision counts from when the approver gave it: that is when the waiting ended.
             decided = posted and isinstance(effect, effects.ApprovalResolved)
             at = step.at if decided else max(now, step.at)
@@ -123,6 +124,18 @@ async def account(steps: AsyncIterable[ReplayedStep], call: str, session: str) -
         arguments=wish.arguments,
         moments=tuple([Moment(at=at, what=what, text=text) for at, what, text in told]),
     )
+
+
+def _gives_output(ended: effects.TurnEnded, call: str, step: ReplayedStep) -> Iterator[tuple[str, str]]:
+    """That *call*, if it is among those of the answer that *ended*, is how the model gives the output."""
+    config = step.config
+    if config is None or config.output is None:
+        return
+    mode = config.output.mode_of(ended.message.model)
+    if mode is effects.OutputMode.TOOL and any(
+        wish.id == call and wish.name == config.output.name for wish in ended.calls
+    ):
+        yield "output", f"the model was asked for the output of the run in the mode {mode}"
 
 
 def _interference(entry: journal.Entry, call: str) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,7 @@ from ...effects.usage import Usage
 from ...effects.validators import clean
 from ..base import PerformContext
 from . import encoding
-from .body import STOPS, WHOLE_ENDS, BodyParser
+from .body import MAX_DETAIL, STOPS, WHOLE_ENDS, BodyParser
 from .encoding import BEGIN_TEXT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions
@@ -500,6 +500,8 @@ class MessagesParser(BodyParser):
             self._reason = STOPS.get(reason, StopReason.UNKNOWN)
             self._ended = self._reason in WHOLE_ENDS
             self._sequence = clean(first_label(message, "stop_sequence"))
+            if self._reason is StopReason.REFUSAL:
+                self._detail = _why_refused(as_object(message.get("stop_details")))
 
     def _count(self, holder: Object, *, final: bool = False) -> None:
         usage = as_object(holder.get("usage"))
@@ -599,3 +601,9 @@ class MessagesParser(BodyParser):
                 pieces.append(ReasoningPiece(signature=signature))
             block.torn = True
             self._tear()
+
+
+def _why_refused(details: Object) -> str:
+    """The category of a refusal, and its explanation, where *details* have them."""
+    told = [first_text(details, "category"), first_text(details, "explanation")]
+    return ": ".join(filter(None, told))[:MAX_DETAIL]

@@ -162,6 +162,9 @@ MAX_VALUES = 1_000_000
 # can be read.
 MAX_CHUNK_DEPTH = 200
 
+# Characters of why a provider refused.
+MAX_DETAIL = 2_000
+
 _SMALL = 1_024  # bytes of a chunk that are borne, whatever they hold
 
 # Characters of an answer's id, and of a model's name, that are kept. Some proxies have ids of 400.
@@ -196,6 +199,7 @@ class BodyParser(ABC):
         self._ended = False  # the answer has said that it came to its own end, so no error makes it void
         self._words: Object = {}  # what came in the place of an answer
         self._sequence = ""  # the stop sequence that was met
+        self._detail = ""  # why the provider refused
         self._response = ""  # the provider's id of the answer
         self._model = ""  # its name of the model that gave it
         self._broken: Broken | None = None
@@ -247,9 +251,9 @@ class BodyParser(ABC):
         ending = self._broken or self._stop()
         if isinstance(ending, StopReason):
             usage = self.usage or Usage()
-            response, model = self._response, self._model
+            response, model, detail = self._response, self._model, self._detail
             if self._halves is not None:
-                response, model = clean(response), clean(model)
+                response, model, detail = clean(response), clean(model), clean(detail)
             return Complete(
                 stop=ending,
                 usage=usage,
@@ -257,6 +261,7 @@ class BodyParser(ABC):
                 pieces=tuple(pieces),
                 response=response,
                 model=model,
+                detail=detail,
             )
         broken = ending or (None if self.done else cut) or self._nothing()
         return attrs.evolve(broken, usage=self.usage)

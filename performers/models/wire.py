@@ -25,7 +25,8 @@ class Complete:
     """
     An answer came to its end. *pieces* are those that only the end brought, *sequence* the stop sequence met.
 
-    *response* is the provider's id of it, *model* its name of the model; empty where it told none.
+    *response* is the provider's id of it, *model* its name of the model, *detail* why it refused; each is
+    empty where it told none.
     """
 
     stop: StopReason
@@ -34,6 +35,7 @@ class Complete:
     pieces: tuple[Piece, ...] = ()
     response: str = ""
     model: str = ""
+    detail: str = ""
 
 
 @final

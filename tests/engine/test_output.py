@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import assert_type
 
 import attrs
+import httpx
 import pytest
 
-from turnwheel import Agent, DoneReason, Result
+from turnwheel import Agent, DoneReason, MemoryStore, Result, tool
 from turnwheel.effects import Answer, CallModel
 from turnwheel.effects.errors import RunFailed
+from turnwheel.effects.notices import ModelCalled
+from turnwheel.effects.output import OutputMode
+from turnwheel.engine.inspect.archive import explain
 from turnwheel.performers import AskAgain, Output, PerformContext
 from turnwheel.testing import ScriptedModel, calls, says
 
@@ -18,6 +22,12 @@ from turnwheel.testing import ScriptedModel, calls, says
 class Person:
     name: str
     age: int = attrs.field(validator=attrs.validators.gt(0))
+
+
+@tool(side_effect="read_only")
+def count(text: str) -> int:
+    """Count."""
+    return len(text)
 
 
 ANN, UNBORN = '{"name": "Ann", "age": 7}', '{"name": "Ann", "age": -7}'
@@ -87,3 +97,58 @@ async def test_the_tools_of_a_turn_keep_the_one_that_gives_the_output() -> None:
     value: object = result.output
     assert value == {"n": 1}
     assert offered == [("output",)]
+
+
+@pytest.mark.parametrize("mode", OutputMode)
+async def test_watchers_see_how_a_model_is_asked_for_an_output(mode: OutputMode) -> None:
+    agent = Agent(performers=model(ANN), output=Output(Person, mode=mode))
+    asked = [notice async for notice in agent.stream("who?") if isinstance(notice, ModelCalled)]
+    assert [notice.output for notice in asked] == [mode]
+
+
+async def test_the_account_of_a_call_says_that_it_gives_the_output() -> None:
+    replies = calls(("count", {"text": "Ann"}), ("Person", {"name": "Ann", "age": 7}))
+    agent = Agent(
+        tools=[count], store=MemoryStore(), performers={CallModel: ScriptedModel(replies)}, output=Person
+    )
+    session = agent.session("s")
+    await session.run("who?")
+    counted, given = [call.id for message in session.history for call in message.calls]
+    store = agent.store
+    assert store is not None
+    told = {name: (await explain(store, "s", name)).moments for name in (counted, given)}
+    said = "the model was asked for the output of the run in the mode tool"
+    assert [moment.text for moment in told[given] if moment.what == "output"] == [said]
+    assert [moment for moment in told[counted] if moment.what == "output"] == []
+
+
+REFUSED = """\
+data: {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}}
+
+data: {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": DETAILS}}
+
+data: {"type": "message_stop"}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("details", "detail"),
+    [
+        (
+            '{"type": "refusal", "category": "cyber", "explanation": "It is harmful."}',
+            "cyber: It is harmful.",
+        ),
+        ('{"type": "refusal", "category": null, "explanation": "It is harmful."}', "It is harmful."),
+        ('{"category": {}, "explanation": 7}', ""),
+        ("null", ""),
+    ],
+)
+async def test_why_a_provider_refuses_is_the_detail_of_the_run(details: str, detail: str) -> None:
+    body = REFUSED.replace("DETAILS", details)
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, text=body))
+    async with httpx.AsyncClient(transport=transport) as client:
+        agent = Agent(model="anthropic:claude-sonnet-4-5", output=Person, client=client, api_key="k")
+        session = agent.session("s", MemoryStore())
+        result = await session.run("who?")
+    assert (result.reason, result.detail) == (DoneReason.REFUSAL, detail)

@@ -146,6 +146,7 @@ def _called(asked: CallModel, now: Transition) -> ModelCalled:
         seed=spec.seed,
         tool_choice=asked.tool_choice,
         tools=asked.tools,
+        output=asked.output,
     )
 
 
