@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
     from .agent_arguments import AnyStore
+    from .session.outputs import AnyKind, OutputKind, T, UntypedKind
     from .session.session import Session
 
 
@@ -78,8 +79,6 @@ else:
     from typing import TypeVar
 
     Deps_co = TypeVar("Deps_co", covariant=True)
-
-T = TypeVar("T")
 
 DEFAULT_MODEL = "openai:gpt-5"
 
@@ -201,6 +200,21 @@ def _store_of(agent: Agent[Any, Any]) -> Store | None:
     by_place: dict[StorePlace, Store] = agent._opened  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # see above
     place = agent._place  # noqa: SLF001  # see above
     return None if place is None else opened(place, by_place)
+
+
+def _specified(agent: Agent[Any, Any], output: Output[Any]) -> effects.OutputSpec:
+    """*output* as the loop knows it, with the way in which each model of *agent* is asked for it."""
+    from .run_output import output_spec  # noqa: PLC0415  # as in `_config_of`
+
+    hosted = effects.CallModel in agent.performers
+    return output_spec(agent.config, output, agent.base_url, hosted=hosted)
+
+
+async def _session_ended(host: HookRunner, redactor: Redactor, session: str, reason: str) -> None:
+    """Run the hooks of *host* for the end of a session."""
+    # No request of a machine, and so no answer: the session is closed, and a fault could change nothing.
+    faults = FaultLog(session=session, redact=redactor.logged)
+    await host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
 
 
 # What decides about later calls, or keeps what was: no mode lets these be edited unasked.
@@ -390,7 +404,7 @@ class Agent(Generic[Deps_co, Output_co]):
 
         return made_of(self)
 
-    def session(self, id: str | None = None, store: AnyStore | None = None) -> Session:  # noqa: A002  # the field's word
+    def session(self, id: str | None = None, store: AnyStore | None = None) -> Session[Output_co]:  # noqa: A002  # the field's word
         """
         The session *id* (generated where None), in *store* or in this agent's.
 
@@ -413,7 +427,7 @@ class Agent(Generic[Deps_co, Output_co]):
         *,
         fresh: bool = False,
         named: bool = False,
-    ) -> Session:
+    ) -> Session[Output_co]:
         # A process that only builds agents needs no session, whose import is half of this library's.
         from ..performers.redactor import Redactor  # noqa: PLC0415  # see above
         from .session.session import Session  # noqa: PLC0415  # see above
@@ -428,7 +442,7 @@ class Agent(Generic[Deps_co, Output_co]):
             clock=clock_of(self.clock, store),
             new_id=_new_id,
             # Without hooks closing a session stays free of an await.
-            ended=partial(self._session_ended, redactor) if self.hooks else None,
+            ended=partial(_session_ended, self._host, redactor) if self.hooks else None,
             titles=self.titles,
             watch=self.watch,
             at_work=self._at_work,
@@ -447,13 +461,7 @@ class Agent(Generic[Deps_co, Output_co]):
     @cached_property
     def _output_spec(self) -> Callable[[Output[Any]], effects.OutputSpec]:
         # One function for all sessions.
-        return self._specified
-
-    def _specified(self, output: Output[Any]) -> effects.OutputSpec:
-        from .run_output import output_spec  # noqa: PLC0415  # as in `_config_of`
-
-        hosted = effects.CallModel in self.performers
-        return output_spec(self.config, output, self.base_url, hosted=hosted)
+        return partial(_specified, self)
 
     def _ready(self, *models: str) -> None:
         """Raise `ConfigError` where a key of one of *models* is missing."""
@@ -499,23 +507,21 @@ class Agent(Generic[Deps_co, Output_co]):
             made[effects.CallModel] = partial(offer, self.tools_for, known, made[effects.CallModel])
         return made
 
-    async def _session_ended(self, redactor: Redactor, session: str, reason: str) -> None:
-        """Run the hooks for the end of a session."""
-        # No request of a machine, and so no answer: the session is closed, and a fault could change nothing.
-        faults = FaultLog(session=session, redact=redactor.logged)
-        await self._host.tell(effects.Hook.SESSION_END, told(reason=reason), faults)
-
     @overload
     async def run(self, prompt: str, *, files: Sequence[effects.Binary] = ...) -> Result[Output_co]: ...
     @overload
     async def run(
-        self, prompt: str, *, output: type[T] | Output[T], files: Sequence[effects.Binary] = ...
+        self, prompt: str, *, output: UntypedKind, files: Sequence[effects.Binary] = ...
+    ) -> Result[Any]: ...
+    @overload
+    async def run(
+        self, prompt: str, *, output: OutputKind[T], files: Sequence[effects.Binary] = ...
     ) -> Result[T]: ...
     async def run(
         self,
         prompt: str,
         *,
-        output: type[T] | Output[T] | None = None,
+        output: AnyKind = None,
         files: Sequence[effects.Binary] = (),
     ) -> Result[Any]:
         """
@@ -535,7 +541,7 @@ class Agent(Generic[Deps_co, Output_co]):
         self,
         prompt: str,
         *,
-        output: type[Any] | Output[Any] | None = None,
+        output: AnyKind = None,
         files: Sequence[effects.Binary] = (),
     ) -> AgentStream:
         """
@@ -548,7 +554,7 @@ class Agent(Generic[Deps_co, Output_co]):
         return AgentStream(self._notices(prompt, output, files))
 
     async def _notices(
-        self, prompt: str, output: type[Any] | Output[Any] | None, files: Sequence[effects.Binary]
+        self, prompt: str, output: AnyKind, files: Sequence[effects.Binary]
     ) -> AsyncGenerator[effects.Notice, None]:
         # `aclosing`: a caller that leaves the loop early must stop the work now, not when it is collected.
         async with (
@@ -559,7 +565,7 @@ class Agent(Generic[Deps_co, Output_co]):
                 yield notice
 
     @asynccontextmanager
-    async def _once(self) -> AsyncGenerator[Session, None]:
+    async def _once(self) -> AsyncGenerator[Session[Output_co], None]:
         """A session for one run."""
         # Without a store the session is gone after this call: a question in it could never be answered.
         performers = self._performers
@@ -587,24 +593,24 @@ class Agent(Generic[Deps_co, Output_co]):
     def run_sync(self, prompt: str, *, files: Sequence[effects.Binary] = ...) -> Result[Output_co]: ...
     @overload
     def run_sync(
-        self, prompt: str, *, output: type[T] | Output[T], files: Sequence[effects.Binary] = ...
+        self, prompt: str, *, output: UntypedKind, files: Sequence[effects.Binary] = ...
+    ) -> Result[Any]: ...
+    @overload
+    def run_sync(
+        self, prompt: str, *, output: OutputKind[T], files: Sequence[effects.Binary] = ...
     ) -> Result[T]: ...
     def run_sync(
         self,
         prompt: str,
         *,
-        output: type[T] | Output[T] | None = None,
+        output: AnyKind = None,
         files: Sequence[effects.Binary] = (),
     ) -> Result[Any]:
         """`run` for callers that are not async; inside a running event loop it blocks that loop."""
         from .sync import run_in_thread  # noqa: PLC0415  # needs threads, which others do not
 
         def begin() -> Coroutine[Any, Any, Result[Any]]:
-            return (
-                self.run(prompt, files=files)
-                if output is None
-                else self.run(prompt, output=output, files=files)
-            )
+            return self.run(prompt, output=output, files=files)
 
         return run_in_thread(self._in_own_loop(begin))
 

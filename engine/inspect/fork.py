@@ -16,6 +16,7 @@ from typing import final
 import attrs
 
 from ... import effects, states
+from ...effects.errors import StoreConflict
 from ...effects.events import AgentFinished, Event, ModelFinished, ToolFinished
 from ...effects.validators import MAX_PROMPT, of_kind, within
 from ...performers.approvals import approval_event, check_edit
@@ -27,7 +28,8 @@ from ..core.machine import Machine, calls_at, ignored, links_of, questions
 from ..journal.encoding import decode_entry, encode_entry
 from ..journal.entries import Entry, Forked, HandedOver, Posted, Stepped, time_of
 from ..journal.fold import SessionState, apply_entry, asks_model, entries_of, is_foreign
-from ..journal.stored_checkpoints import fold_in_slices
+from ..journal.journal import Journal
+from ..journal.stored_checkpoints import copy_checkpoints, fold_in_slices
 from ..journal.summary import SessionSummary, summarize
 from .replay import replayed
 
@@ -105,6 +107,27 @@ def _check_storable(event: effects.Answer | effects.Post) -> None:
     if not same:
         msg = f"{repr(event)[:MAX_QUOTED]} cannot be kept: a field is not of its type, or no finite number"
         raise effects.ArgumentError(msg)
+
+
+async def fork_session(journal: Journal, name: str, point: ForkPoint) -> None:
+    """Store the session *name*, which begins as that of *journal*; raises as `fork_entries`."""
+    # From the store and not from the session's own state: only what is written can be copied.
+    store, entries = journal.store, await journal.load()
+    found = await journal.find(point.at)
+    before = found.state if found is not None and found.length == point.at else None
+    copied, summary = await fork_entries(entries, journal.session, name, point, before)
+    # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
+    try:
+        incarnation = await store.append(name, 0, copied, summary)
+    except StoreConflict as conflict:
+        raise name_taken(name) from conflict
+    if found is not None:
+        await copy_checkpoints(store, found, name, incarnation)
+
+
+def name_taken(name: str) -> effects.ConfigError:
+    """The error for a copy whose *name* is that of another session."""
+    return effects.ConfigError(f"session {name!r} already exists; choose another id")
 
 
 async def fork_entries(

@@ -41,10 +41,14 @@ if TYPE_CHECKING:
 
     # The type of what a run comes to: text, unless an output is asked for.
     Output_co = TypeVar("Output_co", covariant=True, default=str)
+
+    # The same of the runs of a session. `Session` alone is any session.
+    AgentOutput_co = TypeVar("AgentOutput_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
 
     Output_co = TypeVar("Output_co", covariant=True)
+    AgentOutput_co = TypeVar("AgentOutput_co", covariant=True)
 
 
 class Titles(Choice):
@@ -98,9 +102,13 @@ class Wants:
 
     def want(self, prompt: str, spec: OutputSpec | None, output: Output[Any] | None) -> None:
         """Have the run of *prompt* come to *output*, by its *spec*, or to text."""
+        self.know(spec, output)
+        self.by_prompt = {**self.by_prompt, prompt: spec}
+
+    def know(self, spec: OutputSpec | None, output: Output[Any] | None) -> None:
+        """Read what has the schema of *spec* as *output*."""
         if spec is not None and output is not None:
             self.outputs = {**self.outputs, spec.schema: output}
-        self.by_prompt = {**self.by_prompt, prompt: spec}
 
     def take(self, prompt: str, usual: OutputSpec | None) -> OutputSpec | None:
         """What the run of *prompt* comes to, which begins now: *usual*, if nothing else is wanted."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from typing_extensions import TypeVar
 
 from ...effects.requests import DecodeOutput
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import UnionType
+
     from ...effects.events import UserSent
+    from ...effects.messages import Binary
     from ...effects.output import OutputSpec
     from ...performers.base import Performers
     from ...performers.output import Output
@@ -24,16 +28,35 @@ P = TypeVar("P", "Input", "Input | None")
 T = TypeVar("T", default=Any)
 
 
-def want(output: type[Any] | Output[Any] | None, prompt: P, environment: Environment) -> P:
+if TYPE_CHECKING:
+    # What may be asked of a run: a type that checkers know the values of, or a union or a JSON Schema.
+    OutputKind: TypeAlias = type[T] | Output[T]
+    UntypedKind: TypeAlias = UnionType | Mapping[str, Any] | None
+    AnyKind: TypeAlias = OutputKind[Any] | UntypedKind
+
+    # Attachments of a prompt.
+    Files: TypeAlias = Sequence[Binary]
+
+
+def want(output: AnyKind, prompt: P, environment: Environment) -> P:
     """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
-    if output is None or prompt is None:
-        return prompt
+    if output is not None and prompt is not None:
+        environment.wants.want(prompt.id, *_made(output, environment))
+    return prompt
+
+
+def read_as(output: AnyKind, environment: Environment) -> None:
+    """Read the outputs of runs that were asked for *output*, perhaps by another process, as its type."""
+    if output is not None:
+        spec, made = _made(output, environment)
+        environment.wants.know(spec, made)
+
+
+def _made(output: AnyKind, environment: Environment) -> tuple[OutputSpec | None, Output[Any] | None]:
     from ...performers.output import as_output  # noqa: PLC0415  # most runs come to text
 
     made = as_output(output)
-    spec = None if made is None or environment.output_spec is None else environment.output_spec(made)
-    environment.wants.want(prompt.id, spec, made)
-    return prompt
+    return None if made is None or environment.output_spec is None else environment.output_spec(made), made
 
 
 def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None) -> OutputSpec | None:

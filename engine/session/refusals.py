@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...effects import errors
+from ...effects.config import ToolKind
 from ...effects.events import ControlReceived
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
@@ -39,8 +40,10 @@ def check_tools(log: SessionLog, machine: Machine, environment: Environment) -> 
     if log.state.agent:
         return
     config = environment.config
+    # The tool by which the output is given comes with the run.
+    needed = {tool.name for tool in machine.config.tools if tool.kind is not ToolKind.OUTPUT}
     lacking = {
-        "tools": [*{tool.name for tool in machine.config.tools} - {tool.name for tool in config.tools}],
+        "tools": [*needed - {tool.name for tool in config.tools}],
         # A guard that is not here cannot deny what it is there to look at.
         "hooks": [*guards(machine.config) - {hook.name for hook in config.hooks}],
     }

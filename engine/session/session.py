@@ -9,19 +9,17 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, Generic, cast, final, overload
 
 from ...display.notebook import Card, Displayed
 from ...effects.config import Steering
 from ...effects.errors import (
     ArgumentError,
-    ConfigError,
     SessionClosed,
     SessionNotRead,
-    StoreConflict,
     UnknownInput,
 )
 from ...effects.events import (
@@ -44,13 +42,12 @@ from ...performers.slices import Slices
 from ..core.inputs import Input, cancel_event, check_question, control_event, steer_input, withdraw_event
 from ..journal.entries import Titled
 from ..journal.journal import Journal
-from ..journal.stored_checkpoints import copy_checkpoints
 from ..journal.summary import Activity, activity_of, first_line
 from .background import Background, begin
-from .environment import Environment, Result
+from .environment import AgentOutput_co, Environment, Result
 from .followed import Followed
 from .handle import Handle
-from .outputs import want
+from .outputs import read_as, want
 from .refusals import check_models, child_refusal
 from .run_stream import OnLeave, RunBuffer, RunStream
 from .session_log import SessionLog
@@ -60,9 +57,7 @@ from .worker import Use, Worker
 
 if TYPE_CHECKING:
     from ...diagrams import SVG
-    from ...effects.messages import Binary
     from ...effects.records import Change, SetMode
-    from ...performers.output import Output
     from ...performers.stores.base import Store
     from ...states.context import Mail
     from ..core.machine import ChildLink, Machine
@@ -72,20 +67,19 @@ if TYPE_CHECKING:
     from ..journal.fold import SessionState
     from .children import Children
     from .feed import Reader
-    from .outputs import T
+    from .outputs import AnyKind, Files, OutputKind, T, UntypedKind
 
 
 @final
-class Session(Displayed):
+class Session(Displayed, Generic[AgentOutput_co]):
     """
     One conversation. Made by `Agent.session`; use it as an async context manager or call `close`.
 
     One run at a time: a second one raises `SessionBusy`. `send`, `steer`, `withdraw`, `approve`, `control`,
     `cancel` and `interrupt` work at any time and from any process; with a store, the input is stored when
     they return, but for an `interrupt` of the run that goes on here, which is stored with the step that it
-    causes.
-    Where the session is deleted, each raises `SessionGone` from then on, and so does a run that goes on, also
-    where another session has its name by now. All methods belong to one event loop.
+    causes. Where the session is deleted, each raises `SessionGone` from then on, and so does a run that goes
+    on, also where another session has its name by now. All methods belong to one event loop.
     """
 
     __slots__ = ("__weakref__", "_background", "_environment", "_lent", "_log", "_named", "_worker", "id")
@@ -100,7 +94,7 @@ class Session(Displayed):
         named: bool = False,
     ) -> None:
         self.id = id
-        # A caller chose the id, so the store may know the session, and has to be read before it is looked at.
+        # A caller chose the id, so the store may know the session, and has to be read before a look at it.
         self._named = named
         # A child that the parent's caller looks at: it shares the worker, and may not run or close it.
         self._lent = False
@@ -195,8 +189,8 @@ class Session(Displayed):
         `ConfigError`. Raises `UnknownCall` where *call* started no child.
         """
         # A shallow copy: the same worker, but marked, so that the parent's own object stays as it is.
-        lent = cast("Session", copy(self._children.session(call)))
-        lent._lent = True  # noqa: SLF001  # it is one of these
+        lent: Session = cast("Any", copy(self._children.session(call)))
+        lent._lent = True
         return lent
 
     @property
@@ -214,11 +208,11 @@ class Session(Displayed):
         """The account of all runs on every branch, and of the title."""
         return self._state.spent
 
-    def result(self) -> Result:
+    def result(self) -> Result[AgentOutput_co]:
         """The result of the latest run, as far as it has come; `UnknownSession` before the first."""
         # Where there is none, nothing was ever run here, or it was never loaded.
         self._check_read()
-        return self._worker.report.result()
+        return cast("Result[AgentOutput_co]", self._worker.report.result())
 
     def subscribe(self) -> Subscription:
         """
@@ -234,14 +228,13 @@ class Session(Displayed):
         Watch the session from entry *since* of its journal on, or from behind the notice with that id.
 
         What the journal has comes first, then what happens; without *follow* it ends there. A slow watcher
-        misses notices without ids only.
-        Runs of other processes are read from the store every half second, without deltas. It ends when this
-        object is closed. Raises `ConfigError` without a store.
+        misses notices without ids only. Runs of other processes are read from the store every half second,
+        without deltas. It ends when this object is closed. Raises `ConfigError` without a store.
         """
         _, behind = self._log.journal.store, position(since)
         return watch(self._worker, behind) if follow else kept(self._log, behind)
 
-    async def load(self) -> Session:
+    async def load(self) -> Session[AgentOutput_co]:
         """Read the new entries of the journal, and of running children; other methods do so by themselves."""
         await self._worker.load()
         return self
@@ -300,7 +293,7 @@ class Session(Displayed):
 
     async def fork(
         self, id: str | None = None, *, at: int | None = None, instead: Replacement | None = None
-    ) -> Session:
+    ) -> Session[AgentOutput_co]:
         """
         A new session *id* that begins with the entries of this one before step *at*.
 
@@ -312,37 +305,26 @@ class Session(Displayed):
         The copy has the branches, granted rules and title. Its account begins at zero, and waiting inputs
         stay here. Raises `ConfigError` where it cannot be cut there.
         """
-        from ..inspect.fork import ForkPoint, check_replacement, fork_entries  # noqa: PLC0415  # as in `runs`
+        from ..inspect.fork import ForkPoint, check_replacement, fork_session, name_taken  # noqa: PLC0415  # as in `runs`
 
         name = self._environment.new_id() if id is None else id
         session_named(name)
         if name == self.id:
             # Before a look at its run, which another name would not change.
-            raise _taken(name)
+            raise name_taken(name)
         # With a step there is no need for rest: a run under way only adds behind the copied entries.
         if at is None:
             async with self._worker.at_rest() as log:
                 # Taken under the lock: the session may go on before its entries are loaded below.
                 at = log.journal.length
         check_replacement(instead)
-        # From the store and not from the log: only what is written can be copied.
-        store, entries = self._log.journal.store, await self._log.journal.load()
         # A person wrote it, and it may have a secret like any other input.
         if self._environment.redactor is not None:
             instead = await self._environment.redactor.redacted(instead)
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
-        found = await self._log.journal.find(at)
-        before = found.state if found is not None and found.length == at else None
-        copied, summary = await fork_entries(entries, self.id, name, point, before)
-        # One append to an empty journal: the copy exists altogether or not at all, and never overwrites.
-        try:
-            incarnation = await store.append(name, 0, copied, summary)
-        except StoreConflict as conflict:
-            raise _taken(name) from conflict
-        if found is not None:
-            await copy_checkpoints(store, found, name, incarnation)
+        await fork_session(self._log.journal, name, point)
         # Loaded, so that a caller can look at the copy before it runs.
-        return await Session(name, self._environment, store).load()
+        return await Session(name, self._environment, self._log.journal.store).load()
 
     async def retitle(self, text: str) -> None:
         """Set the title to *text*, at any time and from any process; empty for none."""
@@ -352,15 +334,33 @@ class Session(Displayed):
 
     # Running it
 
+    @overload
+    async def run(
+        self, prompt: str, *, files: Files = ..., id: str | None = ..., wait: bool = ...
+    ) -> Result[AgentOutput_co]: ...
+    @overload
+    async def run(
+        self, prompt: str, *, output: UntypedKind, files: Files = ..., id: str | None = ..., wait: bool = ...
+    ) -> Result[Any]: ...
+    @overload
     async def run(
         self,
         prompt: str,
         *,
-        output: type[T] | Output[T] | None = None,
-        files: Sequence[Binary] = (),
+        output: OutputKind[T],
+        files: Files = ...,
+        id: str | None = ...,
+        wait: bool = ...,
+    ) -> Result[T]: ...
+    async def run(
+        self,
+        prompt: str,
+        *,
+        output: AnyKind = None,
+        files: Files = (),
         id: str | None = None,
         wait: bool = False,
-    ) -> Result[T]:
+    ) -> Result[Any]:
         """
         Run the agent on *prompt* and *files* to *output*, its own if None, or until it rests on a question.
 
@@ -373,17 +373,27 @@ class Session(Displayed):
         """
         self._check_own()
         prompted = want(output, self._input(prompt, files, id), self._environment)
-        return cast("Result[T]", await self._to_the_end(prompted, wait=wait))
+        return await self._to_the_end(prompted, wait=wait)
 
-    async def resume(self, *, wait: bool = False, takeover: bool = False) -> Result:
+    @overload
+    async def resume(self, *, wait: bool = ..., takeover: bool = ...) -> Result[AgentOutput_co]: ...
+    @overload
+    async def resume(self, *, output: UntypedKind, wait: bool = ..., takeover: bool = ...) -> Result[Any]: ...
+    @overload
+    async def resume(self, *, output: OutputKind[T], wait: bool = ..., takeover: bool = ...) -> Result[T]: ...
+    async def resume(
+        self, *, output: AnyKind = None, wait: bool = False, takeover: bool = False
+    ) -> Result[Any]:
         """
         Go on with the run that rests or lost its process, and then with the prompts in the queue.
 
+        *output* is what the run was asked for, where another process did; without it the value is plain JSON.
         The result is that of the unfinished run, also where prompts follow; without one, of the latest run.
         Raises `SessionBusy` where another process is at work on the session, unless *takeover* takes the
         session from it: its open work is then treated as that of a lost process.
         """
         self._check_own()
+        read_as(output, self._environment)
         return await self._to_the_end(None, wait=wait, takeover=takeover)
 
     async def check_free(self) -> None:
@@ -402,7 +412,7 @@ class Session(Displayed):
         """Take the lease of a run here that an input woke from its rest: now, and not at the next look."""
         await self._worker.lease.keep()
 
-    async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result:
+    async def _to_the_end(self, prompt: Input | None, *, wait: bool, takeover: bool = False) -> Result[Any]:
         """Work until the queue is empty; the result of the run of *prompt*, or of the unfinished run."""
         sender = None if prompt is None else prompt.id
         runs = Followed(set() if sender is None else {sender}, unfinished=prompt is None)
@@ -421,7 +431,7 @@ class Session(Displayed):
         # A `resume` of a session at rest has none to go on with: it is the latest run.
         return runs.result or self.result()
 
-    def start(self, prompt: str | None = None, *, files: Sequence[Binary] = ()) -> Handle:
+    def start(self, prompt: str | None = None, *, files: Files = ()) -> Handle:
         """
         As `stream`, in the background: the handle has the notices, the account and the result.
 
@@ -437,8 +447,8 @@ class Session(Displayed):
         self,
         prompt: str | None = None,
         *,
-        output: type[Any] | Output[Any] | None = None,
-        files: Sequence[Binary] = (),
+        output: AnyKind = None,
+        files: Files = (),
         id: str | None = None,
         wait: bool = False,
         takeover: bool = False,
@@ -454,13 +464,11 @@ class Session(Displayed):
         # Arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
         sent = want(output, self._prompt(prompt, files, id), self._environment)
-        worker = self._worker
-        buffer = RunBuffer(self._environment.watch.buffer, worker.room)
+        buffer = RunBuffer(self._environment.watch.buffer, self._worker.room)
         left = OnLeave(on_leave)
-        leave = worker.leave if left is OnLeave.LEAVE else self._background.go_on
-        return RunStream(
-            lambda: begin(worker.work(sent, buffer, wait=wait, takeover=takeover)), leave, buffer, left
-        )
+        leave = self._worker.leave if left is OnLeave.LEAVE else self._background.go_on
+        work = partial(self._worker.work, sent, buffer, wait=wait, takeover=takeover)
+        return RunStream(lambda: begin(work()), leave, buffer, left)
 
     async def work(self, task: str | None, reader: Reader) -> None:
         """
@@ -485,7 +493,7 @@ class Session(Displayed):
         self,
         text: str,
         *,
-        files: Sequence[Binary] = (),
+        files: Files = (),
         id: str | None = None,
         sender: str = "",
         start: bool = False,
@@ -516,7 +524,7 @@ class Session(Displayed):
         text: str,
         how: Steering | None = None,
         *,
-        files: Sequence[Binary] = (),
+        files: Files = (),
         id: str | None = None,
         start: bool = False,
     ) -> str:
@@ -647,13 +655,13 @@ class Session(Displayed):
         # Journaled for a run in another process, or for the next `resume`.
         await self._worker.post(lambda: stop(at=self._now()) if self.unfinished else None)
 
-    def _prompt(self, prompt: str | None, files: Sequence[Binary], name: str | None) -> Input | None:
+    def _prompt(self, prompt: str | None, files: Files, name: str | None) -> Input | None:
         if prompt is None and files:
             msg = "files come with a prompt; got files alone (an empty prompt sends only files)"
             raise ArgumentError(msg)
         return None if prompt is None else self._input(prompt, files, name)
 
-    def _input(self, text: str, files: Sequence[Binary], name: str | None, sender: str = "") -> Input:
+    def _input(self, text: str, files: Files, name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
         known = self._environment.new_id() if name is None else name
         return Input(text=text, files=files, id=known, sender=sender)
@@ -684,13 +692,9 @@ class Session(Displayed):
         if not self._lent:
             await self._worker.close()
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> Session[AgentOutput_co]:
         # Loaded at once, so that its properties say something inside the block.
         return await self.load()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _taken(name: str) -> ConfigError:
-    return ConfigError(f"session {name!r} already exists; choose another id")

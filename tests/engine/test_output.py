@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import attrs
 import httpx
 import pytest
 
-from turnwheel import Agent, DoneReason, MemoryStore, Result, tool
-from turnwheel.effects import Answer, CallModel
+from turnwheel import Agent, DoneReason, MemoryStore, Result, Session, tool
+from turnwheel.effects import Answer, AskApproval, CallModel
 from turnwheel.effects.errors import RunFailed
 from turnwheel.effects.notices import ModelCalled
 from turnwheel.effects.output import OutputMode
@@ -28,6 +28,12 @@ class Person:
 def count(text: str) -> int:
     """Count."""
     return len(text)
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
 
 
 ANN, UNBORN = '{"name": "Ann", "age": 7}', '{"name": "Ann", "age": -7}'
@@ -80,6 +86,51 @@ async def test_type_checkers_know_what_a_run_comes_to() -> None:
     listed = await Agent(performers=model('{"value": [1]}')).run("list", output=list[int])
     assert_type(listed, Result[list[int]])
     assert (result.output.age, listed.output) == (7, [1])
+
+
+async def test_type_checkers_know_what_the_runs_of_a_session_come_to() -> None:
+    session = Agent(performers=model(ANN, '{"value": [1]}', "{}"), output=Person).session("s")
+    result = await session.run("who?")
+    assert_type(result, Result[Person])
+    assert_type(session.result(), Result[Person])
+    assert_type(await session.resume(), Result[Person])
+    listed = await session.run("list", output=list[int])
+    assert_type(listed, Result[list[int]])
+    assert (result.output.age, listed.output) == (7, [1])
+    await any_session(session)
+
+
+async def any_session(session: Session) -> None:
+    # Nothing is known of a session in general.
+    assert_type(session.result(), Result[Any])
+
+
+async def test_a_union_or_a_schema_is_taken_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    agent = Agent(performers=model('{"value": 7}', '{"n": 3}', '{"value": "a"}'))
+    either = await agent.run("which?", output=int | Person)
+    mapped = await agent.session("s").run("count", output=schema)
+    assert_type(mapped, Result[Any])
+    said = await agent.session("t").run("which?", output=int | str)
+    assert (either.output, mapped.output, said.output) == (7, {"n": 3}, "a")
+
+
+async def test_another_process_reads_the_output_as_the_type_that_it_names() -> None:
+    async def ask_a_person(_: AskApproval) -> None:
+        return None
+
+    store, replies = MemoryStore(), [calls(("pay", {"amount": 2})), says(ANN)]
+    scripted = ScriptedModel(*replies)
+    agent = Agent(tools=[pay], store=store, performers={CallModel: scripted}, approver=ask_a_person)
+    async with agent.session("s") as session:
+        resting = await session.run("pay", output=Person)
+    (question,) = resting.waiting
+    other = Agent(tools=[pay], store=store, performers={CallModel: scripted})
+    async with other.session("s") as session:
+        await session.approve(question.id)
+        result = await session.resume(output=Person)
+        assert_type(result, Result[Person])
+    assert result.output == Person("Ann", 7)
 
 
 async def test_the_tools_of_a_turn_keep_the_one_that_gives_the_output() -> None:
