@@ -141,6 +141,13 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
         # It comes back to itself after each of these, to look again at all that stands before a call.
         (events.Entered, "thinking.go", "old results are left out, or a tool is taken away"),
         (events.Entered, "thinking.end", "a limit is reached, or it goes in circles"),
+        # The driver takes both steps at once; people who step the machine by hand may stop between.
+        (events.InputWithdrawn, "thinking.end", "what was said before the end was taken back"),
+        (
+            events.InputWithdrawn,
+            "thinking.checking",
+            "what was said was taken back; an output had been given",
+        ),
     ),
     "thinking.checking": (
         (events.Entered, "thinking.decoding", "the output fits its schema; its class has the last word"),

@@ -280,6 +280,9 @@ def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
     # What else waits gets runs of its own.
     ends = isinstance(source, UNREAD) and begun == (name,)
     asked = isinstance(stage, stages.Admitting) and name in stage.ids
+    if isinstance(stage, Go) and _was_answered(name, ctx):
+        draft.add(*dropped(name, draft.at))
+        return _without(state, draft, ctx)
     if not (ends or asked):
         return state, received(state, ctx)
     if isinstance(stage, stages.Start):
@@ -289,6 +292,13 @@ def _withdrawn(state: Thinking, name: str, ctx: Context) -> ThinkingStep:
         return _taken_back(draft)
     # The answer under way is for all of these inputs together: a hook may refuse the rest without this one.
     return draft.to(Thinking(stage=source, attempt=state.attempt))
+
+
+def _was_answered(name: str, ctx: Context) -> bool:
+    """Whether without the steer *name* there is nothing that the model has not answered."""
+    # Before the end of a run, or behind an answer that a person cut, a steer alone leads to `Go`.
+    steers, history = ctx.memory.waiting(records.MailKind.STEER), ctx.memory.history
+    return [mail.id for mail in steers] == [name] and bool(history) and history[-1].role is Role.ASSISTANT
 
 
 def _taken_back(draft: Draft) -> ThinkingStep:

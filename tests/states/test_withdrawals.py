@@ -8,7 +8,10 @@ from turnwheel.effects import events, notices, records, requests
 from turnwheel.effects.config import Policy, Steering
 from turnwheel.effects.history import TextPiece
 from turnwheel.effects.hooks import Hook, HookSpec
+from turnwheel.effects.messages import StopReason
+from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.machine import Machine
+from turnwheel.engine.inspect.transitions import step
 from turnwheel.engine.journal.entries import RunOpened
 from turnwheel.testing.harness import MachineHarness, calls, config
 from turnwheel.testing.state_fixtures import PLACES, run_at
@@ -165,3 +168,60 @@ def test_a_prompt_that_a_run_left_is_taken_back_before_the_next() -> None:
     following = Machine.open(RunOpened(at=9.0, run="next", config=run.machine.config), run.machine, posted)
     assert following.memory.session.mail == (two,)
     assert following.memory.has(events.UserSent(at=9.0, id=one.id, text="one"))
+
+
+def by_hand(run: MachineHarness, event: events.Event) -> Machine:
+    """The machine of *run* where it stands in `thinking.go` behind *event*, each step taken alone."""
+    machine = stepped(run.machine, event)
+    while machine.state.label != "thinking.go":
+        machine = stepped(machine, events.Entered(at=60.0))
+    return machine
+
+
+def stepped(machine: Machine, event: events.Event) -> Machine:
+    now = step(machine.config, machine.state, machine.memory, event)
+    return Machine(machine.config, now.following, now.remembered)
+
+
+def answered(run: MachineHarness, text: str) -> events.ModelFinished:
+    request = run.all(requests.CallModel)[-1].id
+    pieces = (TextPiece(text),)
+    return events.ModelFinished(
+        at=50.0, request=request, stop=StopReason.END_TURN, usage=Usage(), pieces=pieces
+    )
+
+
+@pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
+def test_a_run_ends_where_the_steer_before_its_end_is_taken_back() -> None:
+    run = MachineHarness()
+    run.steer("rather left", Steering.WHEN_DONE)
+    (steer,) = run.machine.memory.session.mail
+    machine = by_hand(run, answered(run, "done"))
+    machine = stepped(machine, events.InputWithdrawn(at=61.0, input=steer.id))
+    assert (machine.state.label, machine.memory.session.mail) == ("thinking.end", ())
+    assert machine.memory.history[-1].text == "done"
+
+
+@pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
+def test_the_model_is_asked_where_another_steer_is_left_before_the_end() -> None:
+    run = MachineHarness()
+    run.steer("rather left", Steering.WHEN_DONE)
+    run.steer("rather right", Steering.WHEN_DONE)
+    first, second = run.machine.memory.session.mail
+    machine = by_hand(run, answered(run, "done"))
+    machine = stepped(machine, events.InputWithdrawn(at=61.0, input=first.id))
+    assert (machine.state.label, machine.memory.session.mail) == ("thinking.go", (second,))
+
+
+@pytest.mark.behaviour("what-a-steer-has-stopped-stays-stopped")
+def test_a_cut_answer_goes_on_where_the_steer_that_cut_it_is_taken_back_before_the_next_call() -> None:
+    run = MachineHarness()
+    run.steer("stop that", Steering.NOW)
+    (steer,) = run.machine.memory.session.mail
+    machine = by_hand(run, answered(run, "half an answer"))
+    machine = stepped(machine, events.InputWithdrawn(at=61.0, input=steer.id))
+    assert machine.state.label == "thinking.go"
+    assert [message.text for message in machine.memory.history][-2:] == [
+        "half an answer",
+        "Continue where you left off.",
+    ]

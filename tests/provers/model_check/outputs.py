@@ -72,8 +72,7 @@ def outputs() -> Iterator[World]:
         changes=(SetThinking(tokens=0),),
         by_hand=True,
     )
-    yield attrs.evolve(by_hand, prompts=True)
-    yield attrs.evolve(by_hand, name=f"{by_hand.name}, and a steer", steers=(Steering.AFTER_TOOL,))
+    yield attrs.evolve(by_hand, prompts=True, steers=(Steering.AFTER_TOOL,))
     porter = (next(hook for hook in HOOKS if hook.hook is Hook.USER_PROMPT_SUBMIT),)
     yield World(
         name="a steer is taken back or denied where an output was given",
