@@ -284,8 +284,8 @@ MISTAKES: dict[str, tuple[str, tuple[str, str, str], str]] = {
         "stepped by hand, 1 inputs",
         (
             "states/builder.py",
-            "            return (InputReceived(id=event.id),)",
-            "            return (InputReceived(id=event.id or state.label),) * (1 + (state.open == ()))",
+            "(InputReceived(id=event.id, at=event.at),)",
+            "(InputReceived(id=event.id, at=event.at),) * (1 + (state.open == ()))",
         ),
         "told is",
     ),
