@@ -288,22 +288,29 @@ class UserSent(_Input):
     """
     A prompt came, for a run of its own. *id* is the sender's own.
 
-    *sender* is who and through which channel, in free words: prompts of one sender may become one.
+    *sender* is who and through which channel, in free words: prompts of one sender may become one. *trace* is
+    the ``traceparent`` of the span that it was sent in, empty for none.
     """
 
     text: str
     files: tuple[Binary, ...] = ()
     sender: str = ""
+    trace: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class UserSteered(_Input):
-    """A person said something meant for the run that is under way. *id* is the sender's own."""
+    """
+    A person said something meant for the run that is under way. *id* is the sender's own.
+
+    *trace* is as in `UserSent`.
+    """
 
     text: str
     how: Steering = attrs.field(default=Steering.AFTER_TOOL, converter=Steering)
     files: tuple[Binary, ...] = ()
+    trace: str = ""
 
 
 @final

@@ -48,6 +48,7 @@ from .agent_arguments import (
     as_rates,
     as_rules,
     as_specs,
+    as_telemetry,
     as_tools,
     as_vault,
     as_wanted,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from ..performers.redactor import Redactor, SecretNames
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
+    from ..performers.telemetry.otel import OpenTelemetry
     from .agent_arguments import AnyStore
     from .session.outputs import AnyKind, OutputKind, T, UntypedKind
     from .session.session import Session
@@ -316,6 +318,7 @@ class Agent(Generic[Deps_co, Output_co]):
     A session keeps the rules of its earlier runs that deny or ask, but for those that are *lifted*.
     A process at work renews its *lease* of the session, and is taken for gone after so many seconds without:
     15, or 2 where only that tells that a process is gone. *worker* is its name for other processes.
+    *telemetry* makes spans and metrics of the runs.
     """
 
     model: effects.ModelSpec = attrs.field(default=effects.ModelSpec(DEFAULT_MODEL), converter=as_spec)
@@ -372,6 +375,7 @@ class Agent(Generic[Deps_co, Output_co]):
     lifted: tuple[effects.Rule, ...] = attrs.field(default=(), converter=as_rules)
     lease: float = attrs.field(factory=_usual_lease, validator=seconds)
     worker: str = ""
+    telemetry: OpenTelemetry | None = attrs.field(default=None, converter=as_telemetry)
     # Those of a place, which this agent opened and closes.
     _opened: dict[StorePlace, Store] = attrs.field(init=False, factory=dict, repr=False)
     store: Store | None = attrs.field(init=False, default=attrs.Factory(_store_of, takes_self=True))
@@ -455,6 +459,7 @@ class Agent(Generic[Deps_co, Output_co]):
             on_error=self.on_error,
             wants=Wants.of(self.config.output, self.output),
             output_spec=self._output_spec,
+            telemetry=self.telemetry,
         )
         return Session(name, environment, store, fresh=fresh, named=named)
 

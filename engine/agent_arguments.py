@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..performers.secrets import Vault
     from ..performers.stores.place import StorePlace
     from ..performers.stores.postgres.address import DatabaseAddress
+    from ..performers.telemetry.otel import OpenTelemetry
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -168,6 +169,18 @@ def as_vault(vault: Vault) -> Vault:
     from ..performers.secrets import checked_vault  # noqa: PLC0415  # not needed to import this library
 
     return checked_vault(vault)
+
+
+def as_telemetry(telemetry: OpenTelemetry | None) -> OpenTelemetry | None:
+    """What makes spans of runs, or None."""
+    if telemetry is None:
+        return None
+    from ..performers.telemetry.otel import OpenTelemetry as Known  # noqa: PLC0415  # most agents have none
+
+    if not isinstance(cast("object", telemetry), Known):
+        msg = f"it must be an OpenTelemetry; got {telemetry!r:.200} (write telemetry=OpenTelemetry())"
+        raise effects.ArgumentError(msg)
+    return telemetry
 
 
 def as_wanted(output: type[W] | Output[W] | None) -> Output[W] | None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from itertools import count
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import attrs
 
@@ -40,6 +40,9 @@ from ..performers.base import (
 from ..performers.logs import FaultLog, Redact, listens, warn, write
 from ..performers.stores.base import Store
 from .core.machine import Machine, Step, error_line, ignored, is_deadline
+
+if TYPE_CHECKING:
+    from ..performers.telemetry.run_trace import RunTrace
 
 
 @final
@@ -237,7 +240,7 @@ class Driver:
     text of truncated results. *rested* is called each time the run rests. *entry* is the number of the
     journal's entry that the latest effects come from, None without a journal. *redact* takes the
     secrets out of what is logged. With *raises*, what the host's code raises ends the work, and `next` raises
-    it.
+    it. *trace* makes the spans of the run, where they are wanted.
 
     A performer with a method ``resting(request)`` does lasting work, such as a child agent with a journal of
     its own: it may rest, it may answer None to go on later, and it is begun even to be stopped.
@@ -255,6 +258,7 @@ class Driver:
     entry: int | None = None
     redact: Redact | None = None
     raises: bool = False
+    trace: RunTrace | None = None
     _work: dict[str, RunningRequest] = attrs.field(factory=dict, init=False)
     # Lasting work that answered None: no task has it, and its request is still open.
     _left: dict[str, Request] = attrs.field(factory=dict, init=False)
@@ -344,9 +348,11 @@ class Driver:
         run = self.machine.memory.run
         ends = partial(self._raise, asyncio.get_running_loop()) if self.raises else None
         self._faults = FaultLog(session=self.session, run=run, redact=self.redact, ends=ends)
-        if (log := step_log(self.session, self.machine)) is not None:
+        if (log := step_log(self.session, self.machine, self.trace)) is not None:
             self._log = log
             log("RunOpened" if any(isinstance(each, RunStarted) for each in first) else "TakenOver", first)
+        if self.trace is not None:
+            self.trace.step(None, first)
         self._begun = False
         if self.inbox.waiting and self._hold is Hold.NOTHING:
             # Inputs from before the takeover may cancel what *first* would begin: they come first.
@@ -367,6 +373,8 @@ class Driver:
             # A question may stay open for days: the run is rows in a store until then.
             if not wait:
                 return None
+            if self.trace is not None:
+                self.trace.rest(self.clock.now())
             # A child's driver wakes its parent's, which may rest now as well.
             self.rested()
         event = await self.inbox.get()
@@ -392,6 +400,8 @@ class Driver:
                 return self._performed(())
         if self._log is not None:
             self._log(type(event).__name__, step.effects)
+        if self.trace is not None:
+            self.trace.step(event, step.effects)
         if self.inbox.closed:
             self._performed(step.effects)
         else:
@@ -426,6 +436,8 @@ class Driver:
         # Pieces of a stream that cannot be kept now are lost, as in a crash: the request is repeated.
         with suppress(WorldError):
             await self.journal.flush()
+        if self.trace is not None:
+            self.trace.rest(self.clock.now())
 
     def _failure(self, event: Event, error: Exception) -> Step:
         """The end of the run with *error*, which a handler raised on *event*."""
@@ -507,7 +519,11 @@ class Driver:
                 memory=self.machine.memory,
                 faults=self._faults,
             )
-            task = asyncio.ensure_future(performer(request, scene))
+            if self.trace is None:
+                task = asyncio.ensure_future(performer(request, scene))
+            else:
+                variables = self.trace.began(request, scene)
+                task = variables.run(asyncio.ensure_future, performer(request, scene))
             # Stored before the task can run: `_ended` looks it up.
             self._work[request.id] = RunningRequest(request, task, self._resting(request))
             # A callback and not a wrapper: a task cancelled before its first step runs no line of its own,
@@ -579,11 +595,11 @@ class Driver:
 StepLog = Callable[[str, tuple[Effect, ...]], None]
 
 
-def step_log(session: str, machine: Machine) -> StepLog | None:
+def step_log(session: str, machine: Machine, trace: RunTrace | None = None) -> StepLog | None:
     """
     What logs the steps of one run; None where no line of it would be read.
 
-    Pieces of a stream are logged at debug level, all else at info.
+    Pieces of a stream are logged at debug level, all else at info. A line has the ids of *trace*, if any.
     """
     if not listens(logging.INFO):
         return None
@@ -593,6 +609,7 @@ def step_log(session: str, machine: Machine) -> StepLog | None:
         # Types only: contents may hold secrets, and the journal has them.
         about = {
             **whose,
+            **({} if trace is None else trace.ids),
             "step": next(numbers),
             "event_type": cause,
             "state": machine.state.label,

@@ -43,6 +43,7 @@ from .stores.base import (
 from .stores.memory import MemoryStore as MemoryStore
 from .stores.postgres.store import PostgresStore as PostgresStore
 from .stores.sqlite import SQLiteStore as SQLiteStore
+from .telemetry.otel import OpenTelemetry as OpenTelemetry
 from .tools.builtin import builtin_tools as builtin_tools
 from .tools.decorator import Tool as Tool, ToolContext as ToolContext, tool as tool
 from .tools.returned import ErrorResult as ErrorResult

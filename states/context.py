@@ -44,7 +44,11 @@ RECEIVED = INPUTS | Interrupted
 @final
 @attrs.frozen(kw_only=True)
 class Mail:
-    """An input that waits. *id* is its sender's, *how* says when one that steers is read."""
+    """
+    An input that waits. *id* is its sender's, *how* says when one that steers is read.
+
+    *trace* is the ``traceparent`` of the span that it was sent in.
+    """
 
     lane: MailKind
     id: str
@@ -53,11 +57,19 @@ class Mail:
     files: tuple[Binary, ...] = ()
     sender: str = ""
     how: Steering = Steering.AFTER_TOOL
+    trace: str = ""
 
     @classmethod
     def of(cls, event: UserSent | UserSteered) -> Mail:
         """The input that *event* brings."""
-        mail = cls(lane=MailKind.STEER, id=event.id, text=event.text, at=event.at, files=event.files)
+        mail = cls(
+            lane=MailKind.STEER,
+            id=event.id,
+            text=event.text,
+            at=event.at,
+            files=event.files,
+            trace=event.trace,
+        )
         if isinstance(event, UserSteered):
             return attrs.evolve(mail, how=event.how)
         return attrs.evolve(mail, lane=MailKind.PROMPT, sender=event.sender)

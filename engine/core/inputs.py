@@ -43,12 +43,17 @@ def _as_files(files: object) -> tuple[effects.Binary, ...]:
 
 @attrs.frozen(kw_only=True)
 class Input:
-    """A text with its *files*; *id* is the sender's own, *sender* names the person and the channel."""
+    """
+    A text with its *files*; *id* is the sender's own, *sender* names the person and the channel.
+
+    *trace* is the ``traceparent`` of the span that it is sent in.
+    """
 
     text: str = attrs.field(converter=_text)
     id: str = attrs.field(converter=_id)
     files: tuple[effects.Binary, ...] = attrs.field(default=(), converter=_as_files)
     sender: str = attrs.field(default="", converter=_sender)
+    trace: str = ""
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.
@@ -72,11 +77,15 @@ class Input:
 
     def sent(self, at: float) -> effects.UserSent:
         """As a prompt for a run of its own."""
-        return effects.UserSent(at=at, id=self.id, text=self.text, files=self.files, sender=self.sender)
+        return effects.UserSent(
+            at=at, id=self.id, text=self.text, files=self.files, sender=self.sender, trace=self.trace
+        )
 
     def steered(self, at: float, how: effects.Steering) -> effects.UserSteered:
         """As a steer into the running run."""
-        return effects.UserSteered(at=at, id=self.id, text=self.text, how=how, files=self.files)
+        return effects.UserSteered(
+            at=at, id=self.id, text=self.text, how=how, files=self.files, trace=self.trace
+        )
 
 
 def steer_input(

@@ -31,7 +31,7 @@ class RunOpened:
     A run began under *config*, with the inputs that were posted or left over before.
 
     The ids of its requests have numbers from *next_id* on, behind those of the runs before: a person knows a
-    call by its number alone.
+    call by its number alone. *trace* is the ``traceparent`` of the run's span, empty without telemetry.
     """
 
     # Written down, and not counted again by each fold: a run that a bug has ended may be counted otherwise
@@ -40,17 +40,23 @@ class RunOpened:
     run: str
     config: Config
     next_id: int = 1
+    trace: str = ""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class TakenOver:
-    """Another process, or the same one later, drives the run; *config* where its settings are others."""
+    """
+    Another process, or the same one later, drives the run; *config* where its settings are others.
+
+    *trace* is as in `RunOpened`, of the span of that process.
+    """
 
     # Written before any request is performed again. It is a compare-and-set, so of two workers that would
     # take over the same run, one fails here and has done nothing yet.
     at: float
     config: Config | None = None
+    trace: str = ""
 
 
 @final

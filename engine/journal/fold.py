@@ -210,6 +210,8 @@ class SessionState:
     # How often each of the latter was taken over, by the name of `try_name`.
     tries: dict[str, int] = attrs.Factory(dict)
     full_results: FullResults = attrs.Factory(FullResults)
+    # The `traceparent` of the span of the process that began the run, or took it over last.
+    trace: str = ""
 
     def interrupted(self, event: events.Interrupted) -> None:
         """Count *event*, which the driver here has and no journal yet."""
@@ -423,7 +425,7 @@ def _open(state: SessionState, opened: RunOpened, session: str) -> Step:
             opened = attrs.evolve(opened, config=before.config)
     machine = Machine.open(opened, before, state.posted, state.unbilled, session=session)
     state.machine, state.posted, state.unbilled = machine, [], Spent()
-    state.runs += 1
+    state.runs, state.trace = state.runs + 1, opened.trace
     # Read before the machine begins: its first step takes the prompt out of the mail.
     mail = machine.memory.waiting(MailKind.PROMPT) or machine.memory.session.mail
     state.prompt = mail[0].text[:MAX_OPENING] if mail else ""
@@ -453,6 +455,8 @@ def _step(machine: Machine, entry: Stepped, where: str) -> Step:
 def _take_over(state: SessionState, entry: TakenOver, where: str) -> tuple[Effect, ...]:
     if entry.config is not None:
         _machine(state, where).reconfigure(entry.config)
+    # A process without telemetry does not break the chain of links.
+    state.trace = entry.trace or state.trace
     if state.machine is not None:
         state.begun = frozenset(state.machine.state.open) - state.unbegun
         names = [try_name(request, state.machine) for request in state.begun]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...performers.output import Output
     from ...performers.redactor import Redactor
     from ...performers.stores.base import Store
+    from ...performers.telemetry.otel import OpenTelemetry
     from ...states.context import Mail
     from ..core.inputs import Input
     from ..core.machine import Machine
@@ -136,7 +137,8 @@ class Environment:
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked. *on_error* says what
     becomes of exceptions of the host's code. *wants* are the outputs that its runs come to, and
-    *output_spec* says how models are asked for one.
+    *output_spec* says how models are asked for one. *telemetry* makes the spans of its runs, where they are
+    wanted.
     """
 
     config: Config
@@ -166,6 +168,7 @@ class Environment:
     on_error: OnHostError = OnHostError.REPORT
     wants: Wants = attrs.field(factory=Wants)
     output_spec: Callable[[Output[Any]], OutputSpec] | None = None
+    telemetry: OpenTelemetry | None = None
 
     @property
     def redact(self) -> Redact | None:

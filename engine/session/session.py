@@ -664,7 +664,9 @@ class Session(Displayed, Generic[AgentOutput_co]):
     def _input(self, text: str, files: Files, name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
         known = self._environment.new_id() if name is None else name
-        return Input(text=text, files=files, id=known, sender=sender)
+        telemetry = self._environment.telemetry
+        trace = "" if telemetry is None else telemetry.sender()
+        return Input(text=text, files=files, id=known, sender=sender, trace=trace)
 
     def _now(self) -> float:
         return self._environment.clock.now()

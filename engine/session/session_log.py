@@ -214,17 +214,17 @@ class SessionLog:
                 self._listener(entry.event)
 
     async def open_run(
-        self, run: str, config: Config, at: float, prompt: UserSent | None = None, *, titled: bool = False
+        self, opening: RunOpened, prompt: UserSent | None = None, *, titled: bool = False
     ) -> tuple[Effect, ...] | None:
         """
-        Begin a run on the inputs that wait and on *prompt*; the effects of its beginning.
+        Begin the run of *opening* on the inputs that wait and on *prompt*; the effects of its beginning.
 
         None where all of them were taken back meanwhile: no run begins then. With *titled*, a session without
         a title gets one from its first prompt.
         """
         machine, withdrawn = self.state.machine, self.state.withdrawn
         next_id = 1 if machine is None else machine.memory.next_id
-        opened = RunOpened(at=at, run=run, config=config, next_id=next_id)
+        opened = attrs.evolve(opening, next_id=next_id)
         # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
         entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
         waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
@@ -234,9 +234,9 @@ class SessionLog:
             texts = [one.text for one in waiting] or [one.text for one in self.state.late]
             title = first_line(self.state.opening or "".join(texts[:1]))
             if title:
-                entries.append(Titled(at=at, title=title))
+                entries.append(Titled(at=opened.at, title=title))
         # The summary of the last entry, made before any is applied: the append takes it along.
-        left = len(waiting) - len(prompt_group(waiting, config.policy))
+        left = len(waiting) - len(prompt_group(waiting, opened.config.policy))
         written = await self.write(
             entries,
             lambda _: summarize_opened(opened, title, self.state, self.journal.session, left),
@@ -249,7 +249,7 @@ class SessionLog:
             prompt = None
         if prompt is None and not self.state.waiting:
             return None
-        return await self.open_run(run, config, at, prompt, titled=titled)
+        return await self.open_run(opening, prompt, titled=titled)
 
     async def branch(self, run: str, at: float) -> None:
         """

@@ -1,8 +1,8 @@
-"""Takes over the run of a process that is gone or that handed it over, where there is something to do."""
+"""Takes over the run of another process, and makes the driver of a run that begins or goes on here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
@@ -11,10 +11,14 @@ from ...effects.events import ApprovalGiven, ControlReceived
 from ...effects.notices import ApprovalRequested, Warned
 from ...effects.records import SetMode
 from ...effects.requests import AskApproval, RunAgent
+from ...performers.redactor import redacting
 from ..core.machine import deadlines_in, in_sandbox_of, with_restrictions
 from ..core.recovery import recover
+from ..driver import Driver
 from ..journal.entries import TakenOver
-from .outputs import output_of
+from .children import ChildRunner
+from .environment import OnHostError
+from .outputs import output_of, with_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +27,12 @@ if TYPE_CHECKING:
     from ...effects.config import Config
     from ...effects.events import Event, UserSent
     from ...effects.notices import Notice
+    from ...performers.base import Performer, Performers
+    from ...performers.telemetry.otel import OpenTelemetry
+    from ...performers.telemetry.run_trace import RunTrace
     from ..core.machine import Machine
+    from ..driver import Inbox
+    from .children import Children
     from .environment import Environment
     from .feed import Feed
     from .run_stream import RunBuffer
@@ -72,10 +81,10 @@ async def show(notices: Sequence[Notice], entry: int | None, feed: Feed, buffer:
 
 
 async def take_over(
-    log: SessionLog, machine: Machine, config: Config, at: float
+    log: SessionLog, machine: Machine, config: Config, at: float, trace: str = ""
 ) -> tuple[tuple[Effect, ...], tuple[Notice, ...], tuple[Event, ...]]:
     """
-    Take over the run of *log* and *machine* under *config*.
+    Take over the run of *log* and *machine* under *config*; *trace* is for the entry.
 
     Returns the notices of the takeover and the effects to repeat, the notices of the questions among these,
     and the events to apply. A question that has its answer already is not asked again.
@@ -85,7 +94,7 @@ async def take_over(
     # The entry says only what changed: most processes take over with the same configuration. Written before
     # anything is performed: of two processes one loses here, and a lost owner that still works sees the entry
     # at its next append.
-    effects = await log.own(TakenOver(at=at, config=None if machine.under(config) else config))
+    effects = await log.own(TakenOver(at=at, config=None if machine.under(config) else config, trace=trace))
     recovery = recover(machine, at, unbegun, tries)
     posted = log.state.posted
     answered = {event.request for event in posted if isinstance(event, ApprovalGiven)}
@@ -107,3 +116,63 @@ def lifted_rules(environment: Environment, before: Config | None, config: Config
     """A warning, *at* this time, for each rule of earlier runs that holds no more."""
     lifted = [each for each in environment.lifted if before and each in before.rules]
     return [Warned(at=at, text=f"lifted: {each}") for each in lifted if each not in config.rules]
+
+
+def begin_trace(
+    telemetry: OpenTelemetry,
+    log: SessionLog,
+    config: Config,
+    at: float,
+    opening: tuple[str, UserSent | None] | None = None,
+) -> RunTrace:
+    """
+    The trace of the run of *log* that is taken over *at* that time.
+
+    Or of the next one: *opening* has its name, and the prompt that comes with it, if any.
+    """
+    session, machine = log.journal.session, log.state.machine
+    if opening is None:
+        run = "" if machine is None else machine.memory.run
+        return telemetry.begin(session, run, config, at, last=log.state.trace)
+    run, prompt = opening
+    # Of several prompts that become one, the first is the one that waited longest.
+    waiting = log.state.prompts or log.state.late
+    first = waiting[0] if waiting else prompt
+    return telemetry.begin(session, run, config, at, sender="" if first is None else first.trace)
+
+
+def name_of(trace: RunTrace | None) -> str:
+    """The `traceparent` of *trace*; empty without telemetry."""
+    return "" if trace is None else trace.traceparent
+
+
+def new_driver(
+    log: SessionLog, environment: Environment, children: Children, inbox: Inbox, trace: RunTrace | None
+) -> Driver:
+    """A driver of the run of *log*, which was just opened or taken over; *trace* gets its spans, if any."""
+    return Driver(
+        machine=cast("Machine", log.state.machine),
+        performers=_performers(environment, children, inbox),
+        session=log.journal.session,
+        journal=log,
+        clock=environment.clock,
+        full_result=log.full_result,
+        store=log.journal.store if log.journal.kept else None,
+        rested=environment.rested,
+        inbox=inbox,
+        entry=log.begun if log.journal.kept else None,
+        redact=environment.redact,
+        raises=environment.on_error is OnHostError.RAISE,
+        trace=trace,
+    )
+
+
+def _performers(environment: Environment, children: Children, inbox: Inbox) -> Performers:
+    """The performers of a run, around which secrets are taken out."""
+    made = environment.performers
+    # A host's own performer of `RunAgent` replaces this one.
+    if environment.config.children:
+        runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
+        made = {RunAgent: runner, **made}
+    made = with_decoder(made, environment)
+    return made if environment.redactor is None else redacting(made, environment.redactor)

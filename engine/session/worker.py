@@ -28,31 +28,37 @@ import attrs
 from ...effects import errors
 from ...effects.events import Event, Interrupted, Post, UserSent
 from ...effects.notices import InputDropped, LeftBecause, Notice, RunEnded, notices_in
-from ...effects.requests import RunAgent
 from ...performers.base import look_at
-from ...performers.redactor import redacting
 from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
-from ..driver import Driver, Inbox
-from ..journal.entries import HandedOver, Posted, Titled
-from .children import Children, ChildRunner
-from .environment import OnHostError, Titles
+from ..driver import Inbox
+from ..journal.entries import HandedOver, Posted, RunOpened, Titled
+from .children import Children
+from .environment import Titles
 from .feed import Feed
 from .lease import SessionLease
-from .outputs import with_decoder
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
-from .takeover import lifted_rules, run_config, show, show_questions, take_over, waits_for_answers
+from .takeover import (
+    begin_trace,
+    lifted_rules,
+    name_of,
+    new_driver,
+    run_config,
+    show,
+    show_questions,
+    take_over,
+    waits_for_answers,
+)
 from .titles import TITLE_WITHIN, TitleRequest, begin_title, end_title
 from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...performers.base import Performer, Performers
     from ..core.inputs import Input
-    from ..core.machine import Machine
+    from ..driver import Driver
     from .completed_texts import CompletedTexts
     from .environment import Environment, OpenSession
     from .run_stream import RunBuffer
@@ -337,7 +343,7 @@ class Worker:
             raise errors.SessionClosed(self.id)
         if self.drains or not (prompt or log.state.unfinished or log.state.waiting):
             return None
-        unfinished = log.state.machine if log.state.unfinished else None
+        unfinished, trace = log.state.machine if log.state.unfinished else None, None
         before = None if log.state.machine is None else log.state.machine.config
         config = run_config(log, environment, prompt)
         events: tuple[Event, ...] = ()
@@ -345,7 +351,9 @@ class Worker:
         if unfinished is not None:
             self.lease.went_on()
             self.report.opening(unfinished.memory.run, resumed=True)
-            first, asked_again, events = await take_over(log, unfinished, config, at)
+            if environment.telemetry is not None:
+                trace = begin_trace(environment.telemetry, log, config, at)
+            first, asked_again, events = await take_over(log, unfinished, config, at, name_of(trace))
         else:
             task = environment.task if log.state.machine is None else None
             # A child's first run has its task's name: begun again after a crash, its requests have the same
@@ -353,7 +361,10 @@ class Worker:
             name = environment.new_id() if task is None else task.id
             self.report.opening(name)
             titled = environment.titles is Titles.INLINE
-            opened = await log.open_run(name, config, at, prompt, titled=titled)
+            if environment.telemetry is not None:
+                trace = begin_trace(environment.telemetry, log, config, at, (name, prompt))
+            opening = RunOpened(at=at, run=name, config=config, trace=name_of(trace))
+            opened = await log.open_run(opening, prompt, titled=titled)
             if opened is None:
                 return None
             first, asked_again = opened, ()
@@ -362,7 +373,7 @@ class Worker:
         if log.state.machine is None or self.use is Use.CLOSED:
             raise errors.SessionClosed(self.id)
         inbox = Inbox() if self._buffer is None else Inbox(self._buffer.admits)
-        driver = _new_driver(log, environment, self.children, inbox, log.state.machine)
+        driver = new_driver(log, environment, self.children, inbox, trace)
         # Inputs before the answers that recovery made up: an interrupt must find the calls still open.
         for event in (*log.state.posted, *events):
             driver.post(event)
@@ -616,41 +627,6 @@ class Worker:
             if self._ran and ended is not None and (machine := self.log.state.machine) is not None:
                 over = machine.state
                 await ended(self.id, over.reason if isinstance(over, Done) else "unfinished")
-
-
-def _new_driver(
-    log: SessionLog,
-    environment: Environment,
-    children: Children,
-    inbox: Inbox,
-    machine: Machine,
-) -> Driver:
-    """A driver of *machine*, whose run was just opened or taken over."""
-    return Driver(
-        machine=machine,
-        performers=_performers(environment, children, inbox),
-        session=log.journal.session,
-        journal=log,
-        clock=environment.clock,
-        full_result=log.full_result,
-        store=log.journal.store if log.journal.kept else None,
-        rested=environment.rested,
-        inbox=inbox,
-        entry=log.begun if log.journal.kept else None,
-        redact=environment.redact,
-        raises=environment.on_error is OnHostError.RAISE,
-    )
-
-
-def _performers(environment: Environment, children: Children, inbox: Inbox) -> Performers:
-    """The performers of a run, around which secrets are taken out."""
-    made = environment.performers
-    # A host's own performer of `RunAgent` replaces this one.
-    if environment.config.children:
-        runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
-        made = {RunAgent: runner, **made}
-    made = with_decoder(made, environment)
-    return made if environment.redactor is None else redacting(made, environment.redactor)
 
 
 async def _posted(log: SessionLog, environment: Environment, prompt: Input) -> UserSent | None:

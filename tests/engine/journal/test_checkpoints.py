@@ -87,7 +87,7 @@ def test_from_a_checkpoint_at_any_entry_a_journal_leads_where_it_leads(path: Pat
 FIELDS = (
     *("machine", "posted", "interrupts", "keeps", "ends", "runs", "messages", "summary", "opening", "prompt"),
     *("title", "title_spent", "unbilled", "copied", "origins", "copied_spent", "unbegun", "begun", "tries"),
-    "full_results",
+    *("full_results", "trace"),
 )
 """Those of a state in checkpoints of the present version."""
 

@@ -1,0 +1,113 @@
+"""
+Hands spans and measurements to the host's telemetry, in a thread of its own.
+
+Theory of operation. A span processor may export a span inside of ``span.end``, and an exporter may wait for a
+server that is gone. So each such call goes into a bounded queue, which one thread empties. Where that thread
+is stuck, the queue fills up and further calls are dropped: telemetry is lost, and no run waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import final
+from weakref import ref
+
+from ..forks import renew_in_child
+from ..logs import warn
+
+# Calls that wait for the thread: a few minutes of a busy process, in about ten megabytes.
+MOST_WAITING = 10_000
+
+# Seconds after which a thread without work ends.
+IDLE = 5.0
+
+# Seconds that the exit of the process waits for the calls that are left.
+AT_EXIT = 2.0
+
+
+@final
+class Outbox:
+    """Calls functions of the host in their order, in one thread; *most* of them may wait."""
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self.dropped = 0
+        self._most = most
+        self._warned = False
+        self._reset()
+        renew_in_child(self, Outbox._reset)
+        # By a weak reference: the exit must not keep the outbox of each agent that ever was.
+        atexit.register(_flush_at_exit, ref(self))
+
+    def _reset(self) -> None:
+        # Also in a forked child, which has neither the thread nor, perhaps, the lock.
+        self._waiting = deque[Callable[[], object]]()
+        self._changed = threading.Condition()
+        self._works = self._calls = False
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Have the thread call *call*; dropped where too many wait. Never waits for a call."""
+        with self._changed:
+            if len(self._waiting) >= self._most:
+                self.dropped += 1
+                full, self._warned = not self._warned, True
+                if full:
+                    error = RuntimeError(f"{self._most:,} spans and measurements wait for an exporter")
+                    warn("telemetry is lost", error)
+                return
+            self._waiting.append(call)
+            if self._works:
+                self._changed.notify_all()
+                return
+            self._works = True
+        try:
+            threading.Thread(target=self._work, name="turnwheel-telemetry", daemon=True).start()
+        except RuntimeError:
+            # The interpreter ends, or the process has no thread left.
+            self._works = False
+
+    def flush(self, within: float) -> bool:
+        """Wait up to *within* seconds until all calls are done; whether they are."""
+        deadline = monotonic() + within
+        with self._changed:
+            while self._waiting or self._calls:
+                left = deadline - monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            return True
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  # the host's exporter is any code
+                self.failed(error)
+
+    def _next(self) -> Callable[[], object] | None:
+        """The next call; None where there was none for a while."""
+        with self._changed:
+            self._calls = False
+            self._changed.notify_all()
+            if not self._waiting:
+                self._changed.wait_for(lambda: bool(self._waiting), IDLE)
+            if not self._waiting:
+                # Under the lock: the next `put` starts another thread.
+                self._works = False
+                return None
+            self._calls = True
+            return self._waiting.popleft()
+
+    def failed(self, error: Exception) -> None:
+        """Log that the host's telemetry raised *error*, the first time."""
+        if not self._warned:
+            self._warned = True
+            warn("telemetry failed", error)
+
+
+def _flush_at_exit(outbox: ref[Outbox]) -> None:
+    if (there := outbox()) is not None:
+        there.flush(AT_EXIT)
