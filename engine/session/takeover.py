@@ -124,9 +124,9 @@ def begin_trace(
     config: Config,
     at: float,
     opening: tuple[str, UserSent | None] | None = None,
-) -> RunTrace:
+) -> RunTrace | None:
     """
-    The trace of the run of *log* that is taken over *at* that time.
+    The trace of the run of *log* that is taken over *at* that time; None where telemetry fails.
 
     Or of the next one: *opening* has its name, and the prompt that comes with it, if any.
     """

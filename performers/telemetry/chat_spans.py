@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, final
 
 import attrs
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 @attrs.define
 class _OpenChat:
     """
-    A model is asked since *at*: *called* says how the latest try was, *usage* is that of all of them.
+    A model is asked since *at*: *called* says how the latest try was. *usage* and *cost*, as far as it is
+    known, are those of all tries.
 
     *failed* is how that try ended, where it did; *waits*: there will be another one.
     """
@@ -44,8 +46,15 @@ class _OpenChat:
     at: float
     called: ModelCalled
     usage: Usage = Usage()
+    cost: Decimal | None = None
     failed: AnswerFailed | None = None
     waits: bool = False
+
+    def pays(self, notice: TurnEnded | SummaryEnded | AnswerFailed) -> None:
+        """Count what a try used."""
+        self.usage += notice.usage
+        if notice.cost is not None:
+            self.cost = notice.cost + (self.cost or 0)
 
 
 @final
@@ -98,13 +107,13 @@ class ChatSpans:
         chat = self._of(notice.request)
         if chat is None:
             return
-        chat.usage, chat.failed = chat.usage + notice.usage, None
+        chat.pays(notice)
+        chat.failed = None
         about: dict[str, AttributeValue | None] = {
             words.RESPONSE_ID: notice.response,
             words.RESPONSE_MODEL: notice.model,
             words.FINISH_REASONS: [str(notice.stop)],
             words.FIRST_CHUNK: notice.first_piece,
-            words.COST: None if notice.cost is None else float(notice.cost),
         }
         if self._instruments.content and isinstance(notice, TurnEnded):
             about[words.OUTPUT_MESSAGES] = words.messages_json([notice.message], str(notice.stop))
@@ -116,7 +125,8 @@ class ChatSpans:
     def failed(self, notice: AnswerFailed) -> None:
         """A try failed."""
         if (chat := self._of(notice.request)) is not None:
-            chat.usage, chat.failed = chat.usage + notice.usage, notice
+            chat.pays(notice)
+            chat.failed = notice
 
     def retried(self, notice: RetryScheduled) -> None:
         """There will be another try."""
@@ -148,7 +158,8 @@ class ChatSpans:
             kit.measure(words.CHAT_INPUT[0], chat.usage.input, failed, chat.span)
             kit.measure(words.CHAT_OUTPUT[0], chat.usage.output, failed, chat.span)
             kit.count(chat.usage, about, chat.span)
-        kit.end(chat.span, at, {**words.tokens(chat.usage), **(attributes or {})}, error, message)
+        paid = told({words.COST: None if chat.cost is None else float(chat.cost)})
+        kit.end(chat.span, at, {**words.tokens(chat.usage), **paid, **(attributes or {})}, error, message)
 
     def _of(self, request: str) -> _OpenChat | None:
         """The open call, where its latest try is *request*."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, final
 
-from . import conventions as words
-from .chat_spans import model
-from .instruments import Instruments, context_of, link_to, told, traceparent_in
-from .run_trace import RunTrace
+from ...effects.errors import ConfigError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
     from ...effects import Config
+    from .run_trace import RunTrace
 
 # Seconds that `OpenTelemetry.flush` waits for an exporter.
 FLUSH_WITHIN = 5.0
@@ -38,6 +37,11 @@ class OpenTelemetry:
         *,
         content: bool = False,
     ) -> None:
+        if find_spec("opentelemetry") is None:
+            msg = "OpenTelemetry needs 'opentelemetry-api': pip install 'turnwheel[otel]'"
+            raise ConfigError(msg)
+        from .instruments import Instruments  # noqa: PLC0415  # an extra
+
         self._instruments = Instruments(tracer_provider, meter_provider, content=content)
 
     def __repr__(self) -> str:
@@ -60,25 +64,23 @@ class OpenTelemetry:
 
     def sender(self) -> str:
         """The span in which a prompt is sent, for the journal; empty where there is none."""
+        from .instruments import traceparent_in  # noqa: PLC0415  # as above
+
         return traceparent_in()
 
     def begin(
         self, session: str, run: str, config: Config, at: float, *, sender: str = "", last: str = ""
-    ) -> RunTrace:
+    ) -> RunTrace | None:
         """
-        The trace of *run*, which begins, or goes on, *at* that time.
+        The trace of *run*, which begins, or goes on, *at* that time; None where the tracer fails.
 
         It is part of the span that the prompt was sent in (*sender*), else of the current one. *last* is the
         span of the process that worked on the run before.
         """
-        shared = told(
-            {
-                words.CONVERSATION: session,
-                words.RUN: run,
-                words.AGENT_NAME: config.agent,
-                **model(config.model.name),
-            }
-        )
-        # The current span is the better one of two equals: it is of this process, and has baggage.
-        within = None if sender in {"", traceparent_in()} else context_of(sender)
-        return RunTrace(self._instruments, shared, at, within, link_to(last))
+        from .run_trace import begin_run  # noqa: PLC0415  # as above
+
+        try:
+            return begin_run(self._instruments, (session, run, config), at, sender=sender, last=last)
+        except Exception as error:  # noqa: BLE001  # the host's tracer is any code
+            self._instruments.outbox.failed(error)
+            return None

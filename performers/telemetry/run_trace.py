@@ -46,7 +46,7 @@ from ...effects import (
 )
 from . import conventions as words
 from .chat_spans import ChatSpans, model
-from .instruments import link_to, nanoseconds, told, traceparent_in
+from .instruments import context_of, link_to, nanoseconds, told, traceparent_in
 from .tool_spans import ToolSpans
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
     from opentelemetry.util.types import AttributeValue
 
-    from ...effects import Effect, Event, Request
+    from ...effects import Config, Effect, Event, Request
     from ..base import PerformContext
     from .instruments import Instruments
 
@@ -86,7 +86,11 @@ class RunTrace:
         self._off = False
         self._chats, self._tools = ChatSpans(instruments, shared), ToolSpans(instruments, shared)
         self._takes = self._by_kind()
+        # The ids of the span and of its trace, as fields of a log line.
+        self.ids = dict[str, str]()
         self._span = self._begin(at, links)
+        # The name of the first span, for the journal; empty where there is no tracer.
+        self.traceparent = traceparent_in(set_span_in_context(self._span))
         # That of the span under way, None where the run rests or is over.
         self._began: float | None = at
         # The span that ended when the run came to rest.
@@ -111,19 +115,6 @@ class RunTrace:
             AgentStarted: self._tools.started,
             CallSettled: self._tools.settled,
         }
-
-    @property
-    def traceparent(self) -> str:
-        """The name of the span, for the journal; empty where there is no tracer."""
-        return traceparent_in(set_span_in_context(self._span))
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """The ids of the trace and the span, as fields of a log line."""
-        about = self._span.get_span_context()
-        if not about.is_valid:
-            return {}
-        return {"trace_id": f"{about.trace_id:032x}", "span_id": f"{about.span_id:016x}"}
 
     # What the driver tells
 
@@ -173,7 +164,11 @@ class RunTrace:
     def _begin(self, at: float, links: Sequence[Link]) -> Span:
         name = f"{words.INVOKE_AGENT} {self._shared.get(words.AGENT_NAME, '')}".rstrip()
         attributes = {**self._shared, words.OPERATION: words.INVOKE_AGENT}
-        return self._instruments.start(name, attributes, at, self._within, links)
+        span = self._instruments.start(name, attributes, at, self._within, links)
+        about = span.get_span_context()
+        if about.is_valid:
+            self.ids = {"trace_id": f"{about.trace_id:032x}", "span_id": f"{about.span_id:016x}"}
+        return span
 
     def _go_on(self) -> None:
         """Open the spans anew of a run that came to rest here."""
@@ -251,3 +246,18 @@ class RunTrace:
 
     def _note(self, name: str, attributes: Mapping[str, AttributeValue], at: float) -> None:
         self._span.add_event(name, attributes, nanoseconds(at))
+
+
+def begin_run(
+    instruments: Instruments, about: tuple[str, str, Config], at: float, *, sender: str, last: str
+) -> RunTrace:
+    """
+    The trace of a run, *about* which is known: its session, its name and its settings.
+
+    *at*, *sender* and *last* are as in `OpenTelemetry.begin`.
+    """
+    session, run, config = about
+    shared = {words.CONVERSATION: session, words.RUN: run, words.AGENT_NAME: config.agent}
+    # The current span is the better one of two equals: it is of this process, and has baggage.
+    within = None if sender in {"", traceparent_in()} else context_of(sender)
+    return RunTrace(instruments, told(shared | model(config.model.name)), at, within, link_to(last))

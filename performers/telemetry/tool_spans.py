@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # The tool by which a model starts a child.
 CHILD_TOOL = "run_agent"
 
+# What a call has in common with the run; which model asked for it, the span of that says.
+_SHARED = (words.CONVERSATION, words.AGENT_NAME, words.RUN)
+
 
 @attrs.frozen
 class _OpenTool:
@@ -69,7 +72,7 @@ class ToolSpans:
         self, call: str, tool: str, at: float, within: Context | None, links: Sequence[Link] = ()
     ) -> None:
         attributes = {
-            **self._shared,
+            **told({name: self._shared.get(name) for name in _SHARED}),
             words.OPERATION: words.EXECUTE_TOOL,
             words.CALLED_TOOL: tool,
             words.TOOL_CALL: call,
