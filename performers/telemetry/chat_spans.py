@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 @attrs.define
 class _OpenChat:
     """
-    A model is asked since *at*: *called* says how the latest try was. *usage* and *cost*, as far as it is
-    known, are those of all tries.
+    A model is asked since *at*: *called* says how the latest try was.
 
-    *failed* is how that try ended, where it did; *waits*: there will be another one.
+    *usage*, and *cost* as far as it is known, are those of all tries. *failed* is how the latest ended, where it
+    did; *waits*: there will be another one.
     """
 
     span: Span
