@@ -38,8 +38,8 @@ class _OpenChat:
     """
     A model is asked since *at*: *called* says how the latest try was.
 
-    *usage*, and *cost* as far as it is known, are those of all tries. *failed* is how the latest ended, where it
-    did; *waits*: there will be another one.
+    *usage*, and *cost* as far as it is known, are those of all tries. *failed* is how the latest ended, where
+    it did; *waits*: there will be another one.
     """
 
     span: Span
