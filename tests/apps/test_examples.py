@@ -54,6 +54,12 @@ THREADS = (
     'may publish run with {"page": "D"}?\npublish: D is public\nmodel: Once upon a time\n',
     "interrupted, and kept: Once upon a time\n",
 )
+TELEMETRY = (
+    "It is paid back.\nPOST /orders\n  invoke_agent [rests]\n    chat gpt-5 (10 tokens in)\n",
+    "    execute_tool find_order\n      database\n    chat gpt-5 (10 tokens in)\n",
+    "POST /approvals\n  invoke_agent (30 tokens in) <- invoke_agent\n",
+    "    execute_tool refund\n    chat gpt-5 (10 tokens in)\n",
+)
 TRIO = (
     "  0 s  the model is overloaded: asked again\n",
     "  4 s  fetch: ok: A has news\n 63 s  fetch: timed_out: It took more than 60.0 s.\n",
@@ -73,6 +79,7 @@ TRIO = (
         ("webhook_inbox", INBOX),
         ("batch", BATCH),
         ("plain_threads", THREADS),
+        ("telemetry", TELEMETRY),
         ("trio_drive", TRIO),
     ],
 )
