@@ -38,22 +38,17 @@ def restarted(model: ScriptedModel) -> Agent:
     return Agent(tools=[find_order, refund], store=store, telemetry=telemetry, performers={CallModel: model})
 
 
-def show(spans: list[ReadableSpan], parent: int | None = None, depth: int = 0) -> None:
-    """Print *spans* as a tree: each with its links, and its tokens if it has any."""
-    for span in sorted(spans, key=lambda span: span.start_time or 0):
-        if (span.parent.span_id if span.parent else None) != parent:
-            continue
-        about = span.attributes or {}
-        used = (
-            f" ({about['gen_ai.usage.input_tokens']} tokens in)"
-            if "gen_ai.usage.input_tokens" in about
-            else ""
-        )
-        rests = " [rests]" if about.get("turnwheel.resting") else ""
-        linked = {link.context.span_id for link in span.links}
-        after = "".join(f" <- {each.name}" for each in spans if each.context.span_id in linked)
-        print("  " * depth + span.name + used + rests + after)
-        show(spans, span.context.span_id, depth + 1)
+def show(spans: dict[int, ReadableSpan], parent: int | None = None, depth: int = 0) -> None:
+    """Print *spans* as a tree: each with its tokens, if it has any, and what it goes on from."""
+    for name, span in sorted(spans.items(), key=lambda each: each[1].start_time or 0):
+        if (span.parent.span_id if span.parent else None) == parent:
+            about = span.attributes or {}
+            tokens = about.get("gen_ai.usage.input_tokens")
+            used = "" if tokens is None else f" ({tokens!r} tokens in)"
+            rests = " [rests]" if about.get("turnwheel.resting") else ""
+            after = "".join(f" <- {spans[link.context.span_id].name}" for link in span.links)
+            print("  " * depth + span.name + used + rests + after)
+            show(spans, name, depth + 1)
 
 
 async def main() -> None:
@@ -69,7 +64,7 @@ async def main() -> None:
         print((await session.resume()).text)
 
     await telemetry.flush()
-    show([*exporter.get_finished_spans()])
+    show({span.context.span_id: span for span in exporter.get_finished_spans() if span.context})
 
 
 if __name__ == "__main__":
