@@ -25,6 +25,10 @@ MOST_WAITING = 10_000
 # Seconds after which a thread without work ends.
 IDLE = 5.0
 
+# Seconds in which calls gather before the thread does them: awake for each, it would take turns with the event
+# loop all the time.
+GATHER = 0.05
+
 # Seconds that the exit of the process waits for the calls that are left.
 AT_EXIT = 2.0
 
@@ -46,7 +50,8 @@ class Outbox:
         # Also in a forked child, which has neither the thread nor, perhaps, the lock.
         self._waiting = deque[Callable[[], object]]()
         self._changed = threading.Condition()
-        self._works = self._calls = False
+        # Whether there is a thread, whether it is in the middle of calls, and whether `flush` waits for it.
+        self._works = self._calls = self._hurries = False
 
     def put(self, call: Callable[[], object]) -> None:
         """Have the thread call *call*; dropped where too many wait. Never waits for a call."""
@@ -60,7 +65,8 @@ class Outbox:
                 return
             self._waiting.append(call)
             if self._works:
-                self._changed.notify_all()
+                if len(self._waiting) == 1:
+                    self._changed.notify_all()
                 return
             self._works = True
         try:
@@ -77,29 +83,39 @@ class Outbox:
                 left = deadline - monotonic()
                 if left <= 0:
                     return False
+                self._hurries = True
+                self._changed.notify_all()
                 self._changed.wait(left)
             return True
 
     def _work(self) -> None:
-        while (call := self._next()) is not None:
-            try:
-                call()
-            except Exception as error:  # noqa: BLE001  # the host's exporter is any code
-                self.failed(error)
+        while self._gathered():
+            while (call := self._next()) is not None:
+                try:
+                    call()
+                except Exception as error:  # noqa: BLE001  # the host's exporter is any code
+                    self.failed(error)
 
-    def _next(self) -> Callable[[], object] | None:
-        """The next call; None where there was none for a while."""
+    def _gathered(self) -> bool:
+        """Wait until there are calls to do; False where there are none for a while."""
         with self._changed:
-            self._calls = False
-            self._changed.notify_all()
-            if not self._waiting:
-                self._changed.wait_for(lambda: bool(self._waiting), IDLE)
+            self._changed.wait_for(lambda: bool(self._waiting), IDLE)
             if not self._waiting:
                 # Under the lock: the next `put` starts another thread.
                 self._works = False
-                return None
-            self._calls = True
-            return self._waiting.popleft()
+                return False
+            self._changed.wait_for(lambda: self._hurries, GATHER)
+            return True
+
+    def _next(self) -> Callable[[], object] | None:
+        """The next call; None where all are done."""
+        with self._changed:
+            self._calls = bool(self._waiting)
+            if self._calls:
+                return self._waiting.popleft()
+            self._hurries = False
+            self._changed.notify_all()
+            return None
 
     def failed(self, error: Exception) -> None:
         """Log that the host's telemetry raised *error*, the first time."""
