@@ -348,6 +348,8 @@ class Driver:
         run = self.machine.memory.run
         ends = partial(self._raise, asyncio.get_running_loop()) if self.raises else None
         self._faults = FaultLog(session=self.session, run=run, redact=self.redact, ends=ends)
+        if self.trace is not None:
+            self._faults = attrs.evolve(self._faults, ids=self.trace.ids)
         if (log := step_log(self.session, self.machine, self.trace)) is not None:
             self._log = log
             log("RunOpened" if any(isinstance(each, RunStarted) for each in first) else "TakenOver", first)

@@ -17,6 +17,7 @@ import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 
 import attrs
@@ -40,6 +41,9 @@ MAX_LINE = 500
 
 # Exceptions that end a task or the process. `on_error="raise"` does not pass them on.
 EXITS = (CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+
+# The ids of no span.
+_NO_IDS: Mapping[str, str] = MappingProxyType({})
 
 _METHODS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 
@@ -141,13 +145,19 @@ class FaultLog:
     Where performers report failures of the host's code in *run* of *session*; *redact* takes secrets out.
 
     *ends* ends the run with an error, where the host asked for that (`Agent.on_error`), and else logs it by
-    calling its second argument. Each method may be called from any thread.
+    calling its second argument. *ids* are further fields of each line. Each method may be called from any
+    thread.
     """
 
     session: str = ""
     run: str = ""
     redact: Redact | None = None
     ends: Callable[[BaseException, Callable[[], None]], None] | None = None
+    ids: Mapping[str, str] = _NO_IDS
+
+    @property
+    def _whose(self) -> dict[str, str]:
+        return {"session": self.session, "run": self.run, **self.ids}
 
     def raised(self, fault: str, error: BaseException, **about: str) -> None:
         """Log that the host's code raised *error*, or end the run with it."""
@@ -159,14 +169,12 @@ class FaultLog:
 
     def report(self, fault: str, error: BaseException, **about: str) -> None:
         """Log *error*, with which no run ends."""
-        whose = {"session": self.session, "run": self.run}
-        warn(fault, error, self.redact, level=logging.WARNING, **whose, **about)
+        warn(fault, error, self.redact, level=logging.WARNING, **self._whose, **about)
 
     def blocked(self, fault: str, about: Mapping[str, str], seconds: float) -> None:
         """Log that the host's code, as *fault* and *about* say, kept the event loop for *seconds*."""
-        whose = {"session": self.session, "run": self.run}
-        write(logging.WARNING, fault, {**whose, **about, "seconds": round(seconds, 3)})
+        write(logging.WARNING, fault, {**self._whose, **about, "seconds": round(seconds, 3)})
 
     def failed(self, fault: str, **about: str) -> None:
         """Log a failure without an exception."""
-        write(logging.WARNING, fault, {"session": self.session, "run": self.run, **about})
+        write(logging.WARNING, fault, {**self._whose, **about})

@@ -25,8 +25,8 @@ MOST_WAITING = 10_000
 # Seconds after which a thread without work ends.
 IDLE = 5.0
 
-# Seconds in which calls gather before the thread does them: awake for each, it would take turns with the event
-# loop all the time.
+# Seconds in which calls gather before the thread does them. If it woke for each, it would take turns with the
+# event loop all the time.
 GATHER = 0.05
 
 # Seconds that the exit of the process waits for the calls that are left.

@@ -86,7 +86,7 @@ class RunTrace:
         self._off = False
         self._chats, self._tools = ChatSpans(instruments, shared), ToolSpans(instruments, shared)
         self._takes = self._by_kind()
-        # The ids of the span and of its trace, as fields of a log line.
+        # The ids of the span and of its trace, as fields of log lines; always those of the latest span.
         self.ids = dict[str, str]()
         self._span = self._begin(at, links)
         # The name of the first span, for the journal; empty where there is no tracer.
@@ -167,7 +167,7 @@ class RunTrace:
         span = self._instruments.start(name, attributes, at, self._within, links)
         about = span.get_span_context()
         if about.is_valid:
-            self.ids = {"trace_id": f"{about.trace_id:032x}", "span_id": f"{about.span_id:016x}"}
+            self.ids.update(trace_id=f"{about.trace_id:032x}", span_id=f"{about.span_id:016x}")
         return span
 
     def _go_on(self) -> None:

@@ -213,15 +213,23 @@ async def test_without_telemetry_a_takeover_keeps_the_chain_of_links() -> None:
     assert [link.context.span_id for link in last.links] == [first.context.span_id]
 
 
-async def test_log_lines_of_steps_have_the_ids_of_the_span(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_a_run_have_the_ids_of_its_span(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of its steps, and those of failures of the host's code."""
     world = World()
+
+    @tool(side_effect="read_only")
+    async def find() -> str:
+        msg = "no luck"
+        raise ValueError(msg)
+
     with caplog.at_level(logging.INFO, "turnwheel"):
-        await world.agent(says("Hello.")).run("Hi.")
-    span = named(await world.spans(), "invoke_agent")
-    assert span.context is not None
-    lines = [record for record in caplog.records if record.message.startswith("step")]
-    ids = {(getattr(line, "trace_id", ""), getattr(line, "span_id", "")) for line in lines}
-    assert ids == {(f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}")}
+        await world.agent(calls(("find", {})), says("Hello."), tools=[find]).run("Hi.")
+    context = named(await world.spans(), "invoke_agent").context
+    assert context is not None
+    lines = [(line.message.split(":")[0], getattr(line, "trace_id", "")) for line in caplog.records]
+    assert {trace for _, trace in lines} == {f"{context.trace_id:032x}"}
+    assert "a tool raised" in {what for what, _ in lines}
+    assert {getattr(line, "span_id", "") for line in caplog.records} == {f"{context.span_id:016x}"}
 
 
 # Content
