@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHILD_TOOL = "run_agent"
 
 # What a call has in common with the run; which model asked for it, the span of that says.
-_SHARED = (words.CONVERSATION, words.AGENT_NAME, words.RUN)
+_OF_RUN = (words.CONVERSATION, words.AGENT_NAME, words.RUN)
 
 
 @attrs.frozen
@@ -72,7 +72,7 @@ class ToolSpans:
         self, call: str, tool: str, at: float, within: Context | None, links: Sequence[Link] = ()
     ) -> None:
         attributes = {
-            **told({name: self._shared.get(name) for name in _SHARED}),
+            **told({name: self._shared.get(name) for name in _OF_RUN}),
             words.OPERATION: words.EXECUTE_TOOL,
             words.CALLED_TOOL: tool,
             words.TOOL_CALL: call,
