@@ -463,3 +463,22 @@ async def test_a_run_that_is_not_sampled_exports_nothing_and_is_named_all_the_sa
     await world.agent(says("Hello."), telemetry=telemetry).session("s").run("Hi.")
     (trace,) = await traces(world.store)
     assert (int(trace[-2:], 16) & 1, await world.spans()) == (0, [])
+
+
+def test_a_forked_child_has_a_thread_of_its_own() -> None:
+    code = (
+        "import os, threading\n"
+        "from turnwheel.performers.telemetry.outbox import Outbox\n"
+        "outbox, gate = Outbox(), threading.Event()\n"
+        "outbox.put(gate.wait)\n"
+        "outbox.put(lambda: print('parent', flush=True))\n"
+        "if not (child := os.fork()):\n"
+        "    outbox.put(lambda: print('child', flush=True))\n"
+        "    os._exit(not outbox.flush(30))\n"
+        "failed = os.waitpid(child, 0)[1]\n"
+        "gate.set()\n"
+        "print(outbox.flush(30), failed)\n"
+    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=PATIENCE)
+    assert done.stdout == "child\nparent\nTrue 0\n"
