@@ -19,6 +19,7 @@ from ...effects import (
     Usage,
     clear_results,
 )
+from ..models.providers import PROVIDERS
 from . import conventions as words
 from .instruments import nanoseconds, told
 
@@ -171,11 +172,13 @@ class ChatSpans:
         return {**shared, **model(chat.called.model), words.OPERATION: words.ASK_MODEL}
 
 
-def model(name: str, provider: str = "") -> dict[str, AttributeValue]:
-    """The model *name* and its provider as attributes; *provider* is of a model whose name has none."""
-    prefix, colon, rest = name.partition(":")
-    known = words.provider_name(prefix if colon else provider)
-    return told({words.REQUEST_MODEL: rest if colon else name, words.PROVIDER: known})
+def model(name: str) -> dict[str, AttributeValue]:
+    """The model *name*, and its provider where the name begins with one, as attributes."""
+    # What stands before a colon may be a part of the model's own name, as in `qwen3:8b`.
+    prefix, _, rest = name.partition(":")
+    if prefix not in PROVIDERS:
+        return {words.REQUEST_MODEL: name}
+    return {words.REQUEST_MODEL: rest, words.PROVIDER: words.provider_name(prefix)}
 
 
 def _asked_for(called: ModelCalled) -> dict[str, AttributeValue]:

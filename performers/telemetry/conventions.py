@@ -14,9 +14,8 @@ from typing import assert_never
 
 from ...effects import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
-# Where the instruments say that they are from.
+# The name of the instrumentation.
 SCOPE = "turnwheel"
-SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
 
 OPERATION = "gen_ai.operation.name"
 INVOKE_AGENT = "invoke_agent"
@@ -85,6 +84,7 @@ TOOL_DURATION = ("gen_ai.execute_tool.duration", "s")
 # Providers whose name in the conventions is not what the name of a model begins with.
 _PROVIDERS: Mapping[str, str] = {
     "openai-responses": "openai",
+    "azure": "azure.ai.openai",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
     "xai": "x_ai",

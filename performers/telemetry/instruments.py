@@ -80,8 +80,8 @@ class Instruments:
         # The providers of the process, where the caller gives none: those that the host has set by now.
         tracers = get_tracer_provider() if tracer_provider is None else tracer_provider
         meters = get_meter_provider() if meter_provider is None else meter_provider
-        self._tracer = tracers.get_tracer(words.SCOPE, schema_url=words.SCHEMA_URL)
-        meter = meters.get_meter(words.SCOPE, schema_url=words.SCHEMA_URL)
+        self._tracer = tracers.get_tracer(words.SCOPE)
+        meter = meters.get_meter(words.SCOPE)
         self._histograms = {
             name: meter.create_histogram(name, unit)
             for name, unit in (

@@ -212,7 +212,7 @@ class RunTrace:
 
     def _opened(self, notice: RunStarted | RunResumed) -> None:
         # The session may be asking another model than the configured one.
-        asked = model(notice.model, notice.provider)
+        asked = model(notice.model)
         self._shared.update(asked)
         self._span.set_attributes(asked)
 

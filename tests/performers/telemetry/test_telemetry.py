@@ -120,6 +120,26 @@ async def test_a_model_request_finds_its_span() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "provider", "model"),
+    [
+        ("openai-responses:gpt-5", "openai", "gpt-5"),
+        ("mistral:mistral-small", "mistral_ai", "mistral-small"),
+        ("ollama:qwen3:8b", "ollama", "qwen3:8b"),
+        ("qwen3:8b", None, "qwen3:8b"),
+    ],
+)
+async def test_a_provider_has_its_name_of_the_conventions(
+    name: str, provider: str | None, model: str
+) -> None:
+    """A name that begins with none has none: a colon may stand in the name of a model."""
+    world = World()
+    await world.agent(says("Hello."), model=name).run("Hi.")
+    span = named(await world.spans(), f"chat {model}")
+    about = span.attributes or {}
+    assert (about.get("gen_ai.provider.name"), about["gen_ai.request.model"]) == (provider, model)
+
+
 async def test_a_run_is_part_of_the_span_in_which_its_prompt_was_sent() -> None:
     """Also where another process answers it, whose own span is another one."""
     world = World()
