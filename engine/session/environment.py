@@ -175,6 +175,11 @@ class Environment:
         """What takes the secrets out of texts that are logged."""
         return None if self.redactor is None else self.redactor.logged
 
+    @property
+    def sender_trace(self) -> str:
+        """The ``traceparent`` of the caller that sends an input; empty without telemetry or a span."""
+        return "" if self.telemetry is None else self.telemetry.sender()
+
 
 # Reasons after which a run counts as failed. After a limit, what it found is worth reading.
 FAILED_REASONS = frozenset({DoneReason.ERROR, DoneReason.ABORTED, DoneReason.BLOCKED, DoneReason.REFUSAL})

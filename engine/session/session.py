@@ -664,9 +664,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
     def _input(self, text: str, files: Files, name: str | None, sender: str = "") -> Input:
         # Without an id of the sender's own, each call is a new prompt.
         known = self._environment.new_id() if name is None else name
-        telemetry = self._environment.telemetry
-        trace = "" if telemetry is None else telemetry.sender()
-        return Input(text=text, files=files, id=known, sender=sender, trace=trace)
+        return Input(text=text, files=files, id=known, sender=sender, trace=self._environment.sender_trace)
 
     def _now(self) -> float:
         return self._environment.clock.now()

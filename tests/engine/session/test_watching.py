@@ -311,7 +311,7 @@ async def test_a_takeover_tells_nothing_twice(house: House) -> None:
     await seen.task
     assert seen.kept == await journal(house)
     first_notices = [type(await anext(plain)) for _ in range(2)]
-    assert first_notices == [RunResumed, ApprovalRequested]
+    assert first_notices == [ApprovalRequested, RunResumed]
 
 
 async def test_a_branch_of_another_process_is_followed(house: House) -> None:

@@ -145,8 +145,8 @@ class Person:
 
 
 async def structured_retry(world: World) -> None:
-    agent = world.agent(says('{"name": "Ann"}'), says('{"name": "Ann", "age": 7}'), output=Person)
-    assert (await agent.session("s").run("Who?")).output == Person("Ann", 7)
+    agent = world.agent(says('{"name": "Ann"}'), says('{"name": "Ann", "age": 7}'))
+    assert (await agent.session("s").run("Who?", output=Person)).output == Person("Ann", 7)
 
 
 STORIES: tuple[Callable[[World], Awaitable[None]], ...] = (
