@@ -93,6 +93,8 @@ def test_a_life_has_everything_in_it(tmp_path: Path) -> None:
         "hook pre_compact: asked",
         "hook stop: asked",
         "model turn: streams",
+        "output: asked",
+        "output: judged",
         "model summary: answered",
         "told RunEnded",
     ):

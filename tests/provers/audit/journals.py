@@ -143,8 +143,11 @@ class Kept:
 
     @property
     def ran(self) -> set[str]:
-        """The calls that ended well."""
-        return {told.call for told in self.ended if told.outcome is Outcome.OK}
+        """The calls that ended well, but for those that gave an output: nothing runs for them."""
+        machine = self.folded.machine
+        output = None if machine is None else machine.config.output
+        gives = "" if output is None else output.name
+        return {told.call for told in self.ended if told.outcome is Outcome.OK and told.tool != gives}
 
 
 def journal_faults(kept: Kept, accepted: Iterable[str], *, over: bool) -> list[str]:

@@ -28,6 +28,7 @@ from provers.crash.process import (
 from provers.crash.script import TITLE, Asks, Script
 from provers.crash.trail import Remains, Shape
 from turnwheel.effects.config import Concurrency, OnLost
+from turnwheel.effects.output import OutputMode
 
 TOLD = ("turnwheel.effects.errors.StoreConflict: ", "turnwheel.effects.errors.UnknownRequest: ")
 """What a process is told that wakes when others went on: that they did, or that its answer comes late."""
@@ -37,6 +38,12 @@ DURABLE = {11, 20, 31}
 
 ASKED = 2
 """The third of the lives in which a person is asked what becomes of a tool that may have run."""
+
+OUTPUTS = (OutputMode.NATIVE, None, OutputMode.TOOL, OutputMode.PROMPTED)
+"""How models are asked for an output, in four lives in turn."""
+
+STREAMED = {0, 1}
+"""Of four lives those whose models answer on the wire of Responses."""
 
 SCRIPTS = tuple(
     [
@@ -49,6 +56,8 @@ SCRIPTS = tuple(
             on_lost=OnLost.ASK if number % 3 == ASKED else OnLost.REPORT,
             renamed=number % 2 == 1,
             late=number % 3 == 1,
+            output=OUTPUTS[number % 4],
+            streamed=number % 4 in STREAMED,
         )
         for number, (concurrency, asks, elsewhere, titles) in enumerate(
             itertools.product(Concurrency, Asks, (False, True), ("inline", "model"))

@@ -135,6 +135,9 @@ def _told_faults(trail: Trail, remains: Remains) -> Iterator[str]:
         for run, count in told.items():
             if count > 1 or not trail.runs[what, run]:
                 yield f"the {what} of run {run} was told {count} times, kept {trail.runs[what, run]} times"
+    for note in remains.of("end", trail.session):
+        if trail.outputs.get(note["run"]) != note["output"]:
+            yield f"told was {note}, kept is the output {trail.outputs.get(note['run'])!r}"
     for note in remains.of("told", trail.session):
         if trail.told.get(note["call"]) != note["outcome"]:
             yield f"told was {note}, kept is {trail.told.get(note['call'])}"

@@ -13,14 +13,18 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import httpx
+
 from provers.crash.points import Notebook, PointedStore, Points
 from provers.crash.script import (
     CONTENDS,
     CONTROLS,
     DENIED,
     FULL,
+    GIVES,
     GIVES_UP,
     LITTLE,
+    MOST_DONE,
     NEARLY_FULL,
     NOTES,
     PRICE,
@@ -32,13 +36,17 @@ from provers.crash.script import (
     STORE,
     THOUGHT,
     WINDOW,
+    WRONG_AT_FIRST,
     Asks,
     Script,
+    Verdict,
     speech,
 )
+from provers.crash.spoken import Spoken, spoken
 from turnwheel.effects.config import ChildSpec, ModelSpec, Policy, Steering
 from turnwheel.effects.errors import SessionBusy, SessionClosed, UnknownCall
 from turnwheel.effects.events import (
+    Answer,
     Approve,
     Decision,
     Deny,
@@ -59,6 +67,7 @@ from turnwheel.effects.notices import (
     RunEnded,
     RunStarted,
 )
+from turnwheel.effects.output import OutputMode
 from turnwheel.effects.records import SetThinking
 from turnwheel.effects.requests import (
     AskApproval,
@@ -67,10 +76,13 @@ from turnwheel.effects.requests import (
     ReadInstructions,
     SetTimer,
 )
+from turnwheel.effects.usage import Usage
 from turnwheel.engine.agent import Agent
 from turnwheel.performers import Tool, ToolContext, tool
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.hooks import HookCall, HostHook, hook
+from turnwheel.performers.models.responses import OpenAIResponses
+from turnwheel.performers.output import AskAgain, Output
 from turnwheel.states.rules.history_check import history_faults
 from turnwheel.testing.clocks import AutoClock
 
@@ -102,10 +114,10 @@ class Life:
         self._session: Session = self._agent.session(SESSION)
         self._other = self._agent.session(SESSION, self._elsewhere) if script.elsewhere else self._session
 
-    def _made(self, folder: Path) -> Agent:
+    def _made(self, folder: Path) -> Agent[Any, Any]:
         script = self.script
         asks = script.asks is Asks.ALL or (script.asks is Asks.SECOND and self.number % 2 == 0)
-        return Agent(
+        return Agent[Any, Any](
             model=ModelSpec(name="wire:model", window=WINDOW, price=PRICE),
             system=f"You are number {self.number}." if script.renamed else "",
             tools=TOOLS,
@@ -117,10 +129,14 @@ class Life:
             approver=self.approve if asks else None,
             policy=Policy(concurrency=script.concurrency, on_lost=script.on_lost),
             titles=script.titles,
+            output=None if script.output is None else self._verdict(script.output),
             clock=self.clock,
             cwd=folder,
             deps=self,
         )
+
+    def _verdict(self, mode: OutputMode) -> Output[Verdict]:
+        return Output(Verdict, mode=mode, name=GIVES, validator=self.judge)
 
     def drain(self) -> None:
         """Have it leave soon, and begin nothing any more; from any thread."""
@@ -158,6 +174,8 @@ class Life:
                 await self.say(name, session.send(text, id=name))
             while self._leaving is None and (session.unfinished or session.queue):
                 await self._go_on(session)
+            if self._leaving is None and self.script.output is not None:
+                self._look_at(session.result().output)
 
     async def _go_on(self, session: Session) -> None:
         """Run until it rests or is over, and answer what it rests on."""
@@ -198,11 +216,16 @@ class Life:
                 self.notes.note("told", session=session, call=call, outcome=outcome)
             case RunStarted(run=run):
                 self.notes.note("start", session=session, run=run)
-            case RunEnded(run=run):
-                self.notes.note("end", session=session, run=run)
+            case RunEnded(run=run, output=output):
+                self.notes.note("end", session=session, run=run, output=output)
             case _:
                 return
         self.points(f"told {type(notice).__name__}")
+
+    def _look_at(self, output: object) -> None:
+        """Note an *output* of the last run that is not right, whoever made it."""
+        if output != Verdict(WRONG_AT_FIRST, MOST_DONE):
+            self.notes.note("fault", says=f"the last run came to {output}")
 
     # People
 
@@ -346,7 +369,7 @@ class Life:
 
     # The model
 
-    async def speak(self, request: CallModel, scene: PerformContext) -> ModelFinished | ModelFailed:
+    async def speak(self, request: CallModel, scene: PerformContext) -> Answer:
         """Perform `CallModel`: what is said follows from what was said before."""
         shown = scene.history.slice(0, request.view.length)
         faults = list(history_faults(shown))
@@ -359,7 +382,10 @@ class Life:
             self.notes.note("fault", says=f"{request.id} is shown a conversation in which {fault}")
         self.points(f"model {request.purpose}: asked")
         pieces = speech(request, shown)
-        if self._stumbles(scene, pieces):
+        stumbles = self._stumbles(scene, pieces)
+        if self.script.streamed:
+            return await self._stream(request, scene, pieces, stumbles=stumbles)
+        if stumbles:
             self.points("model stumbles")
             return ModelFailed(
                 at=self.clock.now(), request=request.id, failure=Failure.OVERLOADED, message="as it happens"
@@ -371,19 +397,46 @@ class Life:
             self.points(f"model {request.purpose}: streams")
         return self._finished(request, scene, pieces)
 
+    async def _stream(
+        self, request: CallModel, scene: PerformContext, pieces: Sequence[Piece], *, stumbles: bool
+    ) -> Answer:
+        """Say *pieces* on the wire of Responses, by the performer that reads it."""
+
+        def told() -> None:
+            self.points(f"model {request.purpose}: streams")
+
+        events = spoken(pieces, _used(pieces), fails=stumbles)
+        async with httpx.AsyncClient(transport=Spoken(events, told)) as client:
+            wire = OpenAIResponses("http://wire.test/v1", client=client, thinking=_thinking)
+            answer = await wire(request, scene)
+        if isinstance(answer, ModelFinished):
+            self._answered(request, scene, answer.usage)
+        return answer
+
     def _finished(self, request: CallModel, scene: PerformContext, pieces: Sequence[Piece]) -> ModelFinished:
-        calls = [piece for piece in pieces if isinstance(piece, CallPiece)]
-        full = any(FULL in call.arguments for call in calls)
-        usage = NEARLY_FULL if full else LITTLE
-        kind = "title" if request.purpose is Purpose.TITLE else "answer"
-        self.notes.note(kind, session=scene.session, request=request.id, used=usage.total)
-        self.points(f"model {request.purpose}: answered")
+        calls = any(isinstance(piece, CallPiece) for piece in pieces)
+        usage = _used(pieces)
+        self._answered(request, scene, usage)
         return ModelFinished(
             at=self.clock.now(),
             request=request.id,
             stop=StopReason.TOOL_USE if calls else StopReason.END_TURN,
             usage=usage,
         )
+
+    def _answered(self, request: CallModel, scene: PerformContext, usage: Usage) -> None:
+        kind = "title" if request.purpose is Purpose.TITLE else "answer"
+        self.notes.note(kind, session=scene.session, request=request.id, used=usage.total)
+        self.points(f"model {request.purpose}: answered")
+
+    async def judge(self, verdict: Verdict) -> None:
+        """Ask again for a *verdict* that says too much."""
+        self.points("output: asked")
+        await asyncio.sleep(0)
+        self.points("output: judged")
+        if verdict.done > MOST_DONE:
+            msg = f"at most {MOST_DONE} can be done"
+            raise AskAgain(msg)
 
     def _stumbles(self, scene: PerformContext, pieces: Sequence[Piece]) -> bool:
         """Whether this answer, the second of the first job, is the one that fails, which one does."""
@@ -393,6 +446,16 @@ class Life:
         self.before.append({"kind": "stumble"})
         self.notes.note("stumble", session=scene.session)
         return True
+
+
+def _used(pieces: Sequence[Piece]) -> Usage:
+    """What an answer of *pieces* uses."""
+    full = any(isinstance(piece, CallPiece) and FULL in piece.arguments for piece in pieces)
+    return NEARLY_FULL if full else LITTLE
+
+
+def _thinking(_: int) -> dict[str, object]:
+    return {"reasoning": {"effort": "low"}}
 
 
 @tool(side_effect="read_only")

@@ -5,12 +5,14 @@ Four prompts. The first is a job in three answers: a read, an idempotent and an 
 has tools of its own and asks a question, beside a read; and another unsafe tool, after which the conversation
 is summarised. Others steer into it, change a setting and queue a prompt while it is at work, a model
 stumbles, hooks look on, and a model is asked for a title. In the second a call is given up and another one
-denied; the third is interrupted where it asks a person; and the last is only talk. All that anybody says
-follows from the conversation and from what is noted, so whoever goes on says the same.
+denied; the third is interrupted where it asks a person; and the last is only talk. Where runs come to an
+output, that of the last is wrong twice: once by its schema, and once by what its validator says. All that
+anybody says follows from the conversation and from what is noted, so whoever goes on says the same.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
@@ -20,8 +22,9 @@ import attrs
 
 from provers.planned import planned
 from turnwheel.effects.config import Concurrency, OnLost, Price
-from turnwheel.effects.history import Piece, TextPiece
+from turnwheel.effects.history import CallPiece, Piece, TextPiece
 from turnwheel.effects.messages import Message, Role
+from turnwheel.effects.output import OutputMode
 from turnwheel.effects.requests import CallModel, Purpose
 from turnwheel.effects.usage import Usage
 
@@ -75,6 +78,25 @@ class Asks(StrEnum):
     SECOND = "second"
 
 
+WRONG_AT_FIRST = "third"
+"""The prompt whose output is wrong twice."""
+
+GIVES = "verdict"
+"""The tool with which an output is given, where there is one."""
+
+MOST_DONE = 2
+"""The most that can be done of a job: a validator takes no output that says more."""
+
+
+@final
+@attrs.frozen
+class Verdict:
+    """What a run comes to: how much of a *job* is *done*."""
+
+    job: str
+    done: int
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Script:
@@ -84,6 +106,8 @@ class Script:
     Which of its processes *asks* somebody who answers at once: the others rest on their questions. What
     others say comes *elsewhere*, through another store, as from another process. *renamed*: each process has
     another system prompt. *late*: much time passes between two processes. *on_lost* is that of the policy.
+    *output*: how models are asked for a `Verdict`, None where runs come to text. *streamed*: models answer on
+    the wire of Responses.
     """
 
     durability: Durability = "process"
@@ -94,6 +118,8 @@ class Script:
     on_lost: OnLost = OnLost.REPORT
     renamed: bool = False
     late: bool = False
+    output: OutputMode | None = None
+    streamed: bool = False
 
 
 def speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
@@ -104,16 +130,31 @@ def speech(request: CallModel, shown: Sequence[Message]) -> tuple[Piece, ...]:
         case Purpose.SUMMARY:
             return TextPiece("They "), TextPiece("worked.")
         case Purpose.TURN:
-            return _turn(shown)
+            return _turn(request.output, shown)
 
 
-def _turn(shown: Sequence[Message]) -> tuple[Piece, ...]:
-    answered = 0
+def _turn(output: OutputMode | None, shown: Sequence[Message]) -> tuple[Piece, ...]:
+    answered, wrong = 0, 0
     prompt = ""
     for message in reversed(shown):
-        if message.role is Role.USER and not message.text.startswith(("steer", "again")):
+        said = [message.text, *[result.content for result in message.results]]
+        wrong += any(text.startswith("The output is not right") for text in said)
+        if message.role is Role.USER and not message.text.startswith(("steer", "again", "The output")):
             prompt = message.text.partition(":")[0]
             break
         answered += message.role is Role.TOOL
     plan = PLANS.get(prompt.partition(" ")[0], ())
-    return planned(plan, prompt, answered)
+    if output is None or answered < len(plan):
+        return planned(plan, prompt, answered)
+    # Behind a summary, which is of the first job, nobody knows the prompt.
+    verdict = json.dumps(_verdict(prompt if prompt in PLANS else "first", wrong))
+    if output is OutputMode.TOOL:
+        return TextPiece("That is "), TextPiece("it."), CallPiece(0, "call_0", GIVES, verdict)
+    return TextPiece(verdict[:9]), TextPiece(verdict[9:])
+
+
+def _verdict(prompt: str, wrong: int) -> dict[str, object]:
+    """What the model gives for an output that was *wrong* so often."""
+    if prompt == WRONG_AT_FIRST and wrong == 0:
+        return {"job": prompt}
+    return {"job": prompt, "done": MOST_DONE + (prompt == WRONG_AT_FIRST and wrong == 1)}

@@ -71,7 +71,8 @@ class Trail:
     *lost* how often one was lost, *unpaid* where nothing was estimated for that, *fired* the times of timers.
     By call: *allowed* are the entries with which people said yes, *denied* those to which they said no before
     anything ran, *told* is how it ended. *runs* are the starts and ends there are, *paid* is what all answers
-    used, *shape* the conversation. *claims* are the entries with which somebody began or took over.
+    used, *outputs* what runs came to, *shape* the conversation. *claims* are the entries with which somebody
+    began or took over.
     """
 
     session: str
@@ -85,6 +86,7 @@ class Trail:
     allowed: dict[str, list[int]] = attrs.field(factory=dict)
     denied: set[str] = attrs.field(factory=set)
     answers: dict[str, list[int]] = attrs.field(factory=dict)
+    outputs: dict[str, str] = attrs.field(factory=dict)
     paid: Usage = Usage()
     lost: Counter[str] = attrs.field(factory=Counter)
     unpaid: list[str] = attrs.field(factory=list)
@@ -166,9 +168,10 @@ class Trail:
                 self.told[call] = outcome
             case RunStarted(run=run):
                 self.runs["start", run] += 1
-            case RunEnded(run=run, reason=reason):
+            case RunEnded(run=run, reason=reason, output=output):
                 self.runs["end", run] += 1
-                self.shape.append(f"the end: {reason}")
+                self.outputs[run] = output
+                self.shape.append(f"the end: {reason} {output}")
             case _:
                 pass
 
