@@ -217,7 +217,8 @@ class GuidedRun:
         self.now += self.choices.below(3) / 2
         word, *about = deed.split()
         if word == "under":
-            return WORLDS[" ".join(about)]
+            # What a run comes to stays as it began, whoever goes on with it.
+            return with_output(WORLDS[" ".join(about)], self.run.machine.config.output)
         for words in (self._people, self._model, self._work, self._judges, self._makes):
             if (event := words(word, *about)) is not None:
                 return event
