@@ -322,7 +322,7 @@ def test_throwing_the_machine_away_and_reading_the_store_changes_nothing(*, flus
     with asyncio.Runner() as runner:
         for seed in range(60):
             stored = Stored(runner, flush=flush)
-            first = Player(Seeded(seed), stored)
+            first = Player(Seeded(seed), stored, session=SESSION)
             begun = stored.opened(first, "r")
             before = first.play()
             assert begun == after_beginning(before.began)
@@ -342,7 +342,7 @@ def test_a_store_that_forgets_an_event_is_found() -> None:
     """The mode above can fail."""
     with asyncio.Runner() as runner:
         stored = Stored(runner, flush=True)
-        player = Player(Seeded(1), lambda began, journal: stored(began, journal[:-1]))
+        player = Player(Seeded(1), lambda began, journal: stored(began, journal[:-1]), session=SESSION)
         stored.opened(player, "r")
         with pytest.raises(PromiseBroken, match="rebuilt it is"):
             player.play()

@@ -163,9 +163,11 @@ def play(seed: int, rebuild: Rebuild | None = None, kind: str = "") -> Play:
     return Player(choices, rebuild, config=settings.config(choices, kind)).play()
 
 
-def opened(config: Config, posts: tuple[Post, ...], before: Machine | None = None, run: str = "r") -> Machine:
+def opened(
+    config: Config, posts: tuple[Post, ...], before: Machine | None = None, run: str = "r", session: str = ""
+) -> Machine:
     """The machine of a run under *config* that begins with what was posted, over the run *before* it."""
-    return Machine.open(RunOpened(at=0.0, run=run, config=config), before, posts)
+    return Machine.open(RunOpened(at=0.0, run=run, config=config), before, posts, session=session)
 
 
 @final
@@ -173,7 +175,7 @@ class Player:
     """
     One world around one machine, under *config* or any settings, over the run *before* it if there was one.
 
-    *rebuild*, where given, replaces the machine after every step.
+    *rebuild*, where given, replaces the machine after every step. *session* is what the run belongs to.
     """
 
     def __init__(
@@ -184,12 +186,13 @@ class Player:
         config: Config | None = None,
         before: Machine | None = None,
         run: str = "r",
+        session: str = "",
     ) -> None:
         self.choices = choices
         self.config = settings.config(choices) if config is None else config
         self.people = People(choices, run)
         self.posts = self.people.beginning()
-        machine = opened(self.config, self.posts, before, run)
+        machine = opened(self.config, self.posts, before, run, session)
         self._run = Watched.of(machine, rebuild)
         if before is not None and (faults := inherited_faults(before, self.posts, machine)):
             self._run.broken(faults)
