@@ -275,6 +275,10 @@ def test_a_provider_that_says_that_it_may_not_go_better_is_believed() -> None:
     run = MachineHarness()
     fails(run, Failure.BAD_REQUEST, should_retry=True)
     assert run.label == "thinking.retry"
+    run.wake()
+    run.stream(ReasoningPiece("hm"))
+    fails(run, Failure.SERVER, should_retry=True)
+    assert run.label == "thinking.retry"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_a_rule_about_paths_is_read_as_it_is_written_and_as_it_is_meant(
         ("ask read path=b*", Finding(paths=(path("abc", real="b"),)), Fit.MAYBE),
         ("ask read path=abc/b*", Finding(paths=(path("x", argument="path"),)), Fit.MAYBE),
         ("deny read path=abc/b*", Finding(paths=(path("abc"),)), Fit.NO),
+        ("ask find", Finding(), Fit.YES),
+        ("ask find path=abc", Finding(paths=(path("abc"),)), Fit.YES),
     ],
 )
 def test_what_a_search_may_find_is_asked_about(text: str, finding: Finding, expected: Fit) -> None:

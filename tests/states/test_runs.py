@@ -69,6 +69,8 @@ def test_over_a_limit_a_steer_is_left_for_the_next_run(how: Steering, limits: Li
     run.steer("left", how)
     run.say("done", usage=usage.Usage(input=990, output=10))
     assert run.reason in {"max_turns", "token_budget"}
+    # A limit of the run's own, which `reason` tells, and none of the session.
+    assert [ended.detail for ended in run.all(notices.RunEnded)] == [""]
     assert [taken.ids for taken in run.all(notices.InputTaken)] == [("r-prompt",)]
     assert [mail.text for mail in run.machine.memory.session.mail] == ["left"]
 

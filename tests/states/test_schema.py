@@ -127,6 +127,8 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
             "x must be of type string or null or integer",
         ),
         ({"anyOf": []}, 1, ""),
+        # what is wrong beside alternatives, of which one is met
+        ({"minimum": 5, "anyOf": [{"type": "integer"}]}, 1, "x must be at least 5"),
         # values of each kind behind one that is right
         ({"enum": ["a", "b"]}, "b", ""),
         ({"enum": [1, True]}, True, ""),
