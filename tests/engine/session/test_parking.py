@@ -21,7 +21,7 @@ from turnwheel.testing.scripted import calls, says
 
 MANY = 50
 MOST = 3_600
-"""Bytes of a session that rests, with its name and what holds it: about 3,800, 100 more or less by chance."""
+"""Bytes of a session that rests, with its name and what holds it: about 3,450, 100 more or less by chance."""
 
 
 @tool(side_effect="unsafe")
