@@ -20,6 +20,7 @@ from ...effects import (
     clear_results,
 )
 from ..models.providers import PROVIDERS
+from ..models.router import wire_of
 from . import conventions as words
 from .instruments import nanoseconds, told
 
@@ -175,10 +176,11 @@ class ChatSpans:
 def model(name: str) -> dict[str, AttributeValue]:
     """The model *name*, and its provider where the name begins with one, as attributes."""
     # What stands before a colon may be a part of the model's own name, as in `qwen3:8b`.
-    prefix, _, rest = name.partition(":")
-    if prefix not in PROVIDERS:
+    prefix = wire_of(name, PROVIDERS)
+    if prefix is None:
         return {words.REQUEST_MODEL: name}
-    return {words.REQUEST_MODEL: rest, words.PROVIDER: words.provider_name(prefix)}
+    own_name = name.removeprefix(f"{prefix}:")
+    return {words.REQUEST_MODEL: own_name, words.PROVIDER: words.provider_name(prefix)}
 
 
 def _asked_for(called: ModelCalled) -> dict[str, AttributeValue]:
