@@ -124,4 +124,6 @@ class TurnQueue:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._app.close()
+        # Behind a turn that is being queued: what psycopg closes under a statement ends the process.
+        async with self._spawning:
+            await self._app.close()

@@ -228,7 +228,7 @@ class AbsurdWorker:
         connection = await psycopg.AsyncConnection.connect(
             make_conninfo(self.dsn, **options), autocommit=True
         )
-        stack.push_async_callback(connection.close)
+        stack.push_async_callback(_close, connection)
         return connection
 
     async def _drain(self) -> None:
@@ -463,6 +463,20 @@ async def _sleep(context: absurd_sdk.AsyncTaskContext, seconds: float) -> NoRetu
 
 def _name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def _close(connection: psycopg.AsyncConnection) -> None:
+    """
+    Close *connection*, behind the statement that is under way on it, which fails at once.
+
+    `AsyncConnection.close` frees memory that the coroutine of that statement goes on to read: the process
+    would end with a segmentation fault, and all of its turns with it.
+    """
+    if connection.lock.locked():
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
+    async with connection.lock:
+        await connection.close()
 
 
 async def _either(event: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:
