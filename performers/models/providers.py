@@ -413,10 +413,12 @@ KNOWN_HOSTS: Mapping[str, Provider] = {
 
 def quirks_of(prefix: str, url: str) -> ServerQuirks:
     """What the server at *url* differs in, for models whose names begin with *prefix*."""
-    row = PROVIDERS.get(prefix)
+    row, known = PROVIDERS.get(prefix), KNOWN_HOSTS.get(host_of(url))
+    if row is not None and row.wire == RESPONSES and known is None:
+        # A LiteLLM proxy refuses the field where the model behind it is none of OpenAI's.
+        return attrs.evolve(row.quirks, session="")
     if row is not None and prefix != "openai":
         return row.quirks
-    known = KNOWN_HOSTS.get(host_of(url))
     return UNKNOWN_SERVER if known is None else known.quirks
 
 

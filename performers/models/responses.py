@@ -25,7 +25,7 @@ from .encoding import BEGIN_TEXT, said_or_nothing, to_json
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import Object
 from .openai import AskToThink
-from .providers import PROVIDERS, ServerQuirks, reasons, sampling_problem
+from .providers import PROVIDERS, ServerQuirks, quirks_of, reasons, sampling_problem
 from .responses_stream import AT, ResponsesParser
 from .transport import Client
 
@@ -64,7 +64,8 @@ class OpenAIResponses(HTTPModel):
         **options: Unpack[HTTPOptions],
     ) -> None:
         row = PROVIDERS[RESPONSES_PREFIX]
-        url, quirks = row.at(base_url), row.quirks
+        url = row.at(base_url)
+        quirks = quirks_of(RESPONSES_PREFIX, url)
         if thinking is not None:
             quirks = attrs.evolve(quirks, thinking=lambda _, tokens: thinking(tokens))
         headers = {**row.headers(row.key(api_key)), **extra_headers}

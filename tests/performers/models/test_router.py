@@ -41,7 +41,7 @@ from turnwheel.performers.base import PerformContext, SystemClock
 from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesWire
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatWire, OpenAIChat
-from turnwheel.performers.models.providers import PROVIDERS
+from turnwheel.performers.models.providers import PROVIDERS, quirks_of
 from turnwheel.performers.models.rate_limits import RateLimit
 from turnwheel.performers.models.responses import OpenAIResponses, ResponsesWire
 from turnwheel.performers.models.router import WIRES, Models, WireFactory, wire_of
@@ -208,6 +208,7 @@ async def test_a_server_is_told_more_in_the_form_it_takes(
     [
         (ChatWire(PROVIDERS["openai"].quirks), "prompt_cache_key"),
         (ResponsesWire(), "prompt_cache_key"),
+        (ResponsesWire(quirks_of("openai-responses", "http://localhost:4000/v1")), ""),
         (ChatWire(PROVIDERS["openrouter"].quirks), "session_id"),
         (ChatWire(PROVIDERS["mistral"].quirks), ""),
         (ChatWire(), ""),

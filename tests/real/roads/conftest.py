@@ -14,7 +14,7 @@ import pytest
 from turnwheel import Agent, Retries, Session
 from turnwheel.effects.requests import CallModel
 from turnwheel.performers import AnthropicMessages, Models, OpenAIChat
-from turnwheel.testing.wire_rules import chat_faults, messages_faults
+from turnwheel.testing.wire_rules import chat_faults, messages_faults, responses_faults
 
 if TYPE_CHECKING:
     from real.conftest import Tap
@@ -50,6 +50,9 @@ BYWAYS = {
     "messages-to-ollama": ("litellm", "anthropic:ollama/qwen3"),
     "chat-to-gemini": ("litellm", "openai:gemini/gemini-2.5-pro"),
     "messages-to-gemini": ("litellm", "anthropic:gemini/gemini-2.5-pro"),
+    "responses": ("aimock", "openai-responses:gpt-5-mini"),
+    "responses-to-responses": ("litellm", "openai-responses:oai/gpt-5-mini"),
+    "responses-to-messages": ("litellm", "openai-responses:anth/claude-sonnet-4-5"),
 }
 """Servers that have habits of their own, for the tests that are about these."""
 
@@ -65,6 +68,7 @@ HOW = ("chunkSize", "latency", "truncateAfterChunks", "chaos", "openRouterProces
 JUDGES: dict[str, Callable[[bytes], list[str]]] = {
     "/chat/completions": chat_faults,
     "/messages": messages_faults,
+    "/responses": responses_faults,
 }
 
 
@@ -95,9 +99,11 @@ class Road:
         """
         Have aimock give each of the *answers* to requests that have as many answers behind them as it has.
 
-        *first* is a fixture of aimock's own making, which comes before them where it matches.
+        *first* is a fixture of aimock's own making, which comes before them where it matches. On Responses
+        they come one after the other: aimock counts each item of an answer there as one.
         """
-        self._play("turnIndex", answers, first)
+        counts_answers = self.wire != "openai-responses"
+        self._play("turnIndex" if counts_answers else "sequenceIndex", answers, first)
 
     def play_in_order(self, *answers: Json, first: Json | None = None) -> None:
         """As `play`, but the *answers* come one after the other, whatever is asked."""
