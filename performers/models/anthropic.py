@@ -435,6 +435,7 @@ class MessagesParser(BodyParser):
         self._blocks: dict[int, _Block] = {}  # the open ones, by their index
         self._calls = 0
         self._call = _Block()  # the last call that was begun
+        self._after_text = False  # the last block of ours was text
         self._thought: _Block | None = None  # whose unsigned thinking is the last that was said
         self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
@@ -522,6 +523,9 @@ class MessagesParser(BodyParser):
         block = _Block()
         match start.get("type"):
             case "text":
+                if self._after_text:
+                    # Ends the text before: the blocks of a comment and of an output are not one text.
+                    self._say(ReasoningPiece(), pieces)
                 if text := first_text(start, "text"):
                     self._say(TextPiece(text), pieces)
             case "thinking":
@@ -539,6 +543,7 @@ class MessagesParser(BodyParser):
                 self._calls += 1
             case _:
                 block.ours = False
+        self._after_text = start.get("type") == "text" or (self._after_text and not block.ours)
         if isinstance(index, int):
             self._blocks[index] = block
 

@@ -8,7 +8,7 @@ from typing import final
 
 import attrs
 
-from ...effects.messages import Message, Outcome, Role
+from ...effects.messages import Message, Outcome, Role, Text
 from ...effects.output import OutputSpec
 from . import model_messages
 from .schema import arguments_of, problem, without_nulls
@@ -40,7 +40,15 @@ def answer_in(history: Sequence[Message], name: str) -> str:
         if call.name == name and call.id in taken:
             # Several providers send no text at all for a call without arguments.
             return call.arguments.strip() or "{}"
-    return last.text
+    return _final_text(last)
+
+
+def _final_text(answer: Message) -> str:
+    """The last text of *answer* where that is an object by itself, else all of its text."""
+    # Models comment on their work before they answer, and between the calls of provider tools. Where a server
+    # sends thinking in the middle of an answer, the last text is only the end of it.
+    texts = [part.text for part in answer.parts if isinstance(part, Text) and part.text.strip()]
+    return texts[-1] if len(texts) > 1 and arguments_of(_bare(texts[-1])) is not None else answer.text
 
 
 def candidate(text: str, spec: OutputSpec) -> Candidate:
