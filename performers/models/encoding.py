@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import msgspec
 
-from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolSpec
+from ...effects.config import AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE, Config, ModelSpec, ToolKind, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import (
@@ -138,8 +138,9 @@ def tool_fields(
     choice = choice_of(request) if tools and request.tool_choice else ""
     if not tools and request.purpose is Purpose.TURN:
         # All are withdrawn. Some proxies refuse calls in a conversation where no tool is offered, so they are
-        # listed with a choice of none.
-        tools, choice = [*config.tools], NO_CHOICE
+        # listed with a choice of none. The tool of an output was not withdrawn: the model is asked for the
+        # output in another way.
+        tools, choice = [each for each in config.tools if each.kind is not ToolKind.OUTPUT], NO_CHOICE
     if not tools:
         return []
     word = choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}

@@ -235,5 +235,14 @@ def test_no_schema_is_sent_in_another_mode(
     assert {"response_format", "output_config", "text"} & body(wire(), model, mode).keys() == set()
 
 
+@pytest.mark.parametrize(("wire", "model"), WIRES)
+@pytest.mark.parametrize("mode", [OutputMode.NATIVE, OutputMode.PROMPTED])
+def test_without_its_tool_an_output_leaves_the_tools_alone(
+    wire: Callable[[], Any], model: str, mode: OutputMode
+) -> None:
+    """A choice of none would switch the tools of the provider off, and some models take no tools at all."""
+    assert {"tools", "tool_choice"} & body(wire(), model, mode).keys() == set()
+
+
 def test_a_reason_to_ask_again_is_no_error_of_the_library() -> None:
     assert str(AskAgain("too young")) == "too young"
