@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import final
 
@@ -15,6 +16,9 @@ from .schema import arguments_of, problem, without_nulls
 
 # What models put around JSON that is to be shown as code.
 FENCE = "```"
+
+# A fence that ends what is shown, on a line of its own.
+_CLOSING = re.compile(rf"\n[ \t]*{FENCE}")
 
 
 @final
@@ -70,7 +74,13 @@ def _bare(text: str) -> str:
     """*text* without the only fence in it, and what stands around that."""
     bare = text.strip()
     _, fence, rest = bare.partition(FENCE)
-    if bare.startswith("{") or not fence or rest.count(FENCE) != 1:
+    if bare.startswith("{") or not fence:
         return bare
-    language, _, inside = rest.partition(FENCE)[0].partition("\n")
-    return (inside if not language.strip().startswith("{") else f"{language}\n{inside}").strip()
+    # A string in JSON has no line ends, so a fence inside of it begins no line.
+    closing = _CLOSING.search(rest)
+    end = closing.start() if closing else rest.rfind(FENCE)
+    if end < 0 or (closing and FENCE in rest[closing.end() :]):
+        return bare
+    inside = rest[:end]
+    language, _, shown = inside.partition("\n")
+    return (inside if language.strip().startswith("{") else shown).strip()

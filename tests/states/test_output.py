@@ -36,6 +36,7 @@ PERSON: dict[str, Any] = {
 }
 SPEC = OutputSpec(schema=json.dumps(PERSON), name="person", description="Who wrote it.")
 ANN = '{"name": "Ann", "age": 7}'
+CODE = '{"name": "```py\\nprint()\\n```", "age": 7}'
 
 
 def asked(mode: str = "prompted", *, decoded: bool = False, **settings: Any) -> Config:
@@ -110,6 +111,10 @@ def test_an_output_by_a_tool_needs_the_tool() -> None:
         (ANN, ANN),
         (f"```json\n{ANN}\n```", ANN),
         (f"Here it is:\n```\n{ANN}\n```\nAnything else?", ANN),
+        (f"```json\n{CODE}\n```", CODE),
+        (f"Here it is:\n```json\n{CODE}\n  ```\nAnything else?", CODE),
+        (f"```{CODE}```", CODE),
+        (CODE, CODE),
         ('{"name": "Ann", "age": 7.0, "note": null}', '{"name": "Ann", "age": 7.0}'),
         ('{"name": "Ann", "age": 7, "nick": null}', '{"name": "Ann", "age": 7, "nick": null}'),
     ],
@@ -127,6 +132,7 @@ def test_a_right_answer_is_the_output(text: str, output: str) -> None:
         ("", "there is none"),
         ("Ann, who is 7", "it is no JSON object"),
         ("[7]", "it is no JSON object"),
+        (f"```\n{ANN}\n```\nor\n```\n{CODE}\n```", "it is no JSON object"),
         ('{"name": "Ann"', "it is no JSON object"),
         ('{"name": "Ann"}', "age is missing"),
         ('{"name": "Ann", "age": -1}', "age must be at least 0"),
