@@ -6,8 +6,8 @@ class that it does not know, it calls a hook with the JSON value. So each part o
 or whose metadata it would skip, is replaced by such a class, a `Form`. A form reads JSON and has a schema.
 
 1. What pydantic made, or what has metadata of pydantic, is read by a `TypeAdapter` of pydantic.
-2. A class with a field that is replaced, and any named tuple, is read as a struct with the same fields, from
-   which the class is made.
+2. A class with a field that is replaced, any named tuple, and any attrs class with converters is read as a
+   struct with the same fields, from which the class is made.
 3. A union of types that msgspec cannot tell apart is read by its members in turn.
 4. A constraint on a type that msgspec does not constrain is checked afterwards.
 
@@ -190,7 +190,13 @@ def _is_foreign(form: Any) -> bool:  # noqa: ANN401  # any type form
         return several and not _is_decodable(form)
     if form is Iterable or origin is Iterable or form is Path or form is PurePath:
         return True
-    return _made_by_pydantic(form) or is_named_tuple(form)
+    return _made_by_pydantic(form) or is_named_tuple(form) or _has_converters(form)
+
+
+def _has_converters(form: Any) -> bool:  # noqa: ANN401  # any type form
+    """Whether *form* is an attrs class with converters, which msgspec does not run."""
+    fields: Any = getattr(form, "__attrs_attrs__", ()) if isinstance(form, type) else ()
+    return any(field.converter is not None for field in fields)
 
 
 @final

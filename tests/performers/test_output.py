@@ -64,6 +64,13 @@ class Keys(TypedDict):
     key: str
 
 
+@attrs.frozen
+class Tagged:
+    tags: tuple[str, ...] = attrs.field(converter=lambda tags: tuple(sorted(tags)))
+    name: str = attrs.field(default=" none ", converter=str.strip, validator=attrs.validators.max_len(4))
+    others: list[Tagged] = attrs.Factory(list)
+
+
 class Colour(Enum):
     RED = "red"
     BLUE = "blue"
@@ -165,6 +172,15 @@ def test_the_mode_follows_model_and_host() -> None:
     assert [ours.mode_of(name).value for name in names] == ["native", "tool", "prompted"]
     assert [theirs.mode_of(name).value for name in names] == ["tool", "tool", "prompted"]
     assert {forced.mode_of(name).value for name in names} == {"prompted"}
+
+
+def test_the_converters_of_an_attrs_class_run_before_its_validators() -> None:
+    form = OutputForm.of(Tagged)
+    others = '[{"tags": ["d", "c"], "name": " x"}]'
+    made = form.read(f'{{"tags": ["b", "a"], "others": {others}}}')
+    assert made == Tagged(("a", "b"), "none", [Tagged(("c", "d"), "x")])
+    with pytest.raises(ValueError, match="must be <= 4"):
+        form.read('{"tags": [], "name": " Annabel "}')
 
 
 def test_what_cannot_be_an_output_is_refused_at_once() -> None:
