@@ -170,7 +170,7 @@ from .notices import (
     Warned as Warned,
     is_notice as is_notice,
 )
-from .output import OutputMode as OutputMode, OutputSpec as OutputSpec
+from .output import OutputMode as OutputMode, OutputSpec as OutputSpec, OutputWish as OutputWish
 from .permissions import Basis as Basis, PermissionMode as PermissionMode, Rule as Rule, Verdict as Verdict
 from .records import (
     AddContext as AddContext,

@@ -19,6 +19,7 @@ from .findings import Finding
 from .history import Piece
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
+from .output import OutputWish
 from .permissions import ArgumentGlobs
 from .records import Change
 from .usage import Spent, Usage
@@ -289,13 +290,15 @@ class UserSent(_Input):
     A prompt came, for a run of its own. *id* is the sender's own.
 
     *sender* is who and through which channel, in free words: prompts of one sender may become one. *trace* is
-    the ``traceparent`` of the span that it was sent in, empty for none.
+    the ``traceparent`` of the span that it was sent in, empty for none. *output* is what its run comes to,
+    None for what is usual where it runs.
     """
 
     text: str
     files: tuple[Binary, ...] = ()
     sender: str = ""
     trace: str = ""
+    output: OutputWish | None = None
 
 
 @final

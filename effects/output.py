@@ -61,3 +61,11 @@ class OutputSpec:
     def mode_of(self, model: str) -> OutputMode:
         """How the model of this name is asked for the output."""
         return dict(self.modes).get(model, self.mode)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class OutputWish:
+    """What a prompt wants its run to come to: the output of *spec*, or text where that is None."""
+
+    spec: OutputSpec | None = None

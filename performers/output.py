@@ -204,36 +204,37 @@ def _described(kind: Any) -> str:  # noqa: ANN401  # a type form
     return "" if not lines or lines[0].startswith(f"{kind.__name__}(") else lines[0]
 
 
-def value_of(text: str, spec: OutputSpec, outputs: Mapping[str, Output[Any]]) -> Any:  # noqa: ANN401  # of its type
-    """The value of the output *text*: by that of *outputs* whose schema it has, else as plain JSON."""
-    if (output := outputs.get(spec.schema)) is not None:
-        return form_of(output).read(text)
-    return OutputForm(spec.schema, None, spec.wrapped).read(text)
+def value_of(text: str, spec: OutputSpec, output: Output[Any] | None) -> Any:  # noqa: ANN401  # of its type
+    """The value of *text*, which fits *spec*: that of *output*, or plain JSON without one."""
+    form = OutputForm(spec.schema, None, spec.wrapped) if output is None else form_of(output)
+    return form.read(text)
 
 
 @final
 class OutputDecoder:
     """
-    Performs `DecodeOutput`: makes the value, and asks the validator of the one of *outputs* with its schema.
+    Performs `DecodeOutput` for a run that comes to *output*: makes the value, and asks its validator.
 
-    Where there is none, what fits the schema is right: the process that asked for a class is another one.
+    *keep* is called with each text that is right, and its value.
     """
 
-    def __init__(self, outputs: Mapping[str, Output[Any]]) -> None:
-        self._outputs = outputs
+    def __init__(self, output: Output[Any], keep: Callable[[str, object], None]) -> None:
+        self._output = output
+        self._keep = keep
         self._pool = WorkerPool(threads=1)
 
     async def __call__(self, request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
         """Make the value in a thread, since a constructor or a validator may block."""
-        spec = scene.config.output
-        output = None if spec is None else self._outputs.get(spec.schema)
-        fault = "" if output is None else await self._fault(output, request, scene.faults)
+        made: list[object] = []
+        fault = await self._fault(made, request, scene.faults)
+        if not fault:
+            # The caller gets the very object that the validator saw, which may have changed it.
+            self._keep(request.text, made[0])
         return OutputDecoded(at=scene.clock.now(), request=request.id, fault=fault)
 
-    async def _fault(self, output: Output[Any], request: DecodeOutput, faults: FaultLog) -> str:
-        """Why the value is wrong, for the model; empty where it is right."""
-        made: list[object] = []
-        about = {"request": request.id}
+    async def _fault(self, made: list[object], request: DecodeOutput, faults: FaultLog) -> str:
+        """Why the value, which is put into *made*, is wrong, for the model; empty where it is right."""
+        output, about = self._output, {"request": request.id}
         validator, failed = output.validator, partial(_fault_of, faults, about)
 
         def work() -> None:

@@ -23,6 +23,7 @@ from ..effects.events import ControlReceived, Event, Interrupted, UserSent, User
 from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
+from ..effects.output import OutputWish
 from ..effects.permissions import PermissionMode
 from ..effects.records import MailKind, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
@@ -47,7 +48,8 @@ class Mail:
     """
     An input that waits. *id* is its sender's, *how* says when one that steers is read.
 
-    *trace* is the ``traceparent`` of the span that it was sent in.
+    *trace* is the ``traceparent`` of the span that it was sent in. *output* is what a prompt wants its run to
+    come to, None for what is usual.
     """
 
     lane: MailKind
@@ -58,6 +60,7 @@ class Mail:
     sender: str = ""
     how: Steering = Steering.AFTER_TOOL
     trace: str = ""
+    output: OutputWish | None = None
 
     @classmethod
     def of(cls, event: UserSent | UserSteered) -> Mail:
@@ -72,7 +75,7 @@ class Mail:
         )
         if isinstance(event, UserSteered):
             return attrs.evolve(mail, how=event.how)
-        return attrs.evolve(mail, lane=MailKind.PROMPT, sender=event.sender)
+        return attrs.evolve(mail, lane=MailKind.PROMPT, sender=event.sender, output=event.output)
 
 
 @final

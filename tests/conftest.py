@@ -31,6 +31,7 @@ from turnwheel.effects.history import CallPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec, OnError
 from turnwheel.effects.messages import Binary
 from turnwheel.effects.notices import AgentNoticed, TextDelta
+from turnwheel.effects.output import OutputMode, OutputSpec
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import GrantRule, SetMode
 from turnwheel.effects.usage import Usage
@@ -147,6 +148,14 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     Rule: rules,
     HookSpec: hooks,
     Binary: st.builds(Binary, media_type=text, data=st.binary(), name=text),
+    OutputSpec: st.builds(
+        OutputSpec,
+        schema=st.sampled_from(["{}", '{"type": "object"}']),
+        name=st.sampled_from(["output", "person"]),
+        description=text,
+        modes=st.lists(st.tuples(text, st.sampled_from(OutputMode)), max_size=2),
+        wrapped=st.booleans(),
+    ),
     Approve: st.builds(Approve, arguments=arguments),
     HookAnswer: st.builds(
         HookAnswer,

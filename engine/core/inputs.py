@@ -46,7 +46,8 @@ class Input:
     """
     A text with its *files*; *id* is the sender's own, *sender* names the person and the channel.
 
-    *trace* is the ``traceparent`` of the span that it is sent in.
+    *trace* is the ``traceparent`` of the span that it is sent in, and *output* what the run of a prompt comes
+    to, None for what is usual.
     """
 
     text: str = attrs.field(converter=_text)
@@ -54,6 +55,7 @@ class Input:
     files: tuple[effects.Binary, ...] = attrs.field(default=(), converter=_as_files)
     sender: str = attrs.field(default="", converter=_sender)
     trace: str = ""
+    output: effects.OutputWish | None = None
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.
@@ -78,7 +80,13 @@ class Input:
     def sent(self, at: float) -> effects.UserSent:
         """As a prompt for a run of its own."""
         return effects.UserSent(
-            at=at, id=self.id, text=self.text, files=self.files, sender=self.sender, trace=self.trace
+            at=at,
+            id=self.id,
+            text=self.text,
+            files=self.files,
+            sender=self.sender,
+            trace=self.trace,
+            output=self.output,
         )
 
     def steered(self, at: float, how: effects.Steering) -> effects.UserSteered:

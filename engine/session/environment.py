@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, final
 
@@ -91,35 +91,69 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 @final
 @attrs.define
 class Wants:
-    """What runs of a session come to: *outputs* by their schemas, and *by_prompt* those of some prompts."""
+    """
+    What the runs of a session come to here, as callers know it.
 
-    outputs: Mapping[str, Output[Any]] = _NOTHING
-    by_prompt: Mapping[str, OutputSpec | None] = _NOTHING
+    *known* are outputs by their schemas, that of the agent first, for runs that other processes began.
+    """
+
+    known: Mapping[str, Output[Any]] = _NOTHING
+    # Of prompts whose runs have not begun here: the schema, and the output.
+    _asked: Mapping[str, tuple[str, Output[Any]]] = _NOTHING
+    # The latest run of which it is known for certain, and its output.
+    _run: str = ""
+    _output: Output[Any] | None = None
+    # The latest value that was made here: its run, its text, and itself.
+    _made: tuple[str, str, object] | None = None
 
     @classmethod
     def of(cls, spec: OutputSpec | None, output: Output[Any] | None) -> Wants:
         """Runs that come to *output*, by its *spec*, unless a prompt asks for another one."""
         return cls() if spec is None or output is None else cls({spec.schema: output})
 
-    def want(self, prompt: str, spec: OutputSpec | None, output: Output[Any] | None) -> None:
-        """Have the run of *prompt* come to *output*, by its *spec*, or to text."""
+    def ask(self, prompt: str, spec: OutputSpec, output: Output[Any]) -> None:
+        """The run of *prompt* comes to *output*, which has this *spec*."""
+        self._asked = {**self._asked, prompt: (spec.schema, output)}
         self.know(spec, output)
-        self.by_prompt = {**self.by_prompt, prompt: spec}
 
-    def know(self, spec: OutputSpec | None, output: Output[Any] | None) -> None:
-        """Read what has the schema of *spec* as *output*."""
-        if spec is not None and output is not None:
-            self.outputs = {**self.outputs, spec.schema: output}
+    def begin(self, run: str, prompt: str, spec: OutputSpec | None) -> None:
+        """*run* begins with *prompt*, and comes to an output of *spec*."""
+        left = dict(self._asked)
+        schema, output = left.pop(prompt, ("", None))
+        if spec is None:
+            output = None
+        elif schema != spec.schema:
+            output = self.known.get(spec.schema)
+        self._asked, self._run, self._output = left, run, output
 
-    def take(self, prompt: str, usual: OutputSpec | None) -> OutputSpec | None:
-        """What the run of *prompt* comes to, which begins now: *usual*, if nothing else is wanted."""
-        # Nearly no prompt has an output of its own.
-        if not self.by_prompt:
-            return usual
-        left = dict(self.by_prompt)
-        spec = left.pop(prompt, usual)
-        self.by_prompt = left
-        return spec
+    def know(self, spec: OutputSpec, output: Output[Any], run: str = "") -> None:
+        """Read what has *spec* as *output*, and be sure of that for *run*."""
+        self.known = {spec.schema: output, **self.known}
+        if run:
+            self._run, self._output = run, output
+
+    def output_of(self, run: str, spec: OutputSpec) -> Output[Any] | None:
+        """What *run* comes to, which has this *spec*; None where that is not known here."""
+        return self._output if run == self._run else self.known.get(spec.schema)
+
+    def keep(self, run: str, text: str, value: object) -> None:
+        """Keep the *value* that was made of *text*, the output of *run*."""
+        self._made = run, text, value
+
+    def reader(self, run: str, text: str, spec: OutputSpec) -> Callable[[], object]:
+        """What gives the value of *text*, the output of *run*: that which its validator saw, or a new one."""
+        if self._made is not None and self._made[:2] == (run, text):
+            # Held from now on: the next run makes another one.
+            value = self._made[2]
+            return lambda: value
+        return partial(_read, text, spec, self.output_of(run, spec))
+
+
+def _read(text: str, spec: OutputSpec, output: Output[Any] | None) -> object:
+    # A run without an output needs none of it.
+    from ...performers.output import value_of  # noqa: PLC0415  # see above
+
+    return value_of(text, spec, output)
 
 
 @final
@@ -174,6 +208,10 @@ class Environment:
     def redact(self) -> Redact | None:
         """What takes the secrets out of texts that are logged."""
         return None if self.redactor is None else self.redactor.logged
+
+    def of_fork(self) -> Environment:
+        """That of a copy of the session, which has runs of its own."""
+        return attrs.evolve(self, wants=Wants(self.wants.known))
 
     @property
     def sender_trace(self) -> str:

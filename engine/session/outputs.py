@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
 from typing_extensions import TypeVar
 
+from ...effects.errors import ConfigError
+from ...effects.output import OutputWish
 from ...effects.requests import DecodeOutput
+from ...states.context import Mail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +24,8 @@ if TYPE_CHECKING:
     from ...performers.base import Performers
     from ...performers.output import Output
     from ..core.inputs import Input
-    from .environment import Environment
+    from ..core.machine import Machine
+    from .environment import Environment, Wants
     from .session_log import SessionLog
 
 
@@ -40,16 +47,48 @@ if TYPE_CHECKING:
 
 def want(output: AnyKind, prompt: P, environment: Environment) -> P:
     """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
-    if output is not None and prompt is not None:
-        environment.wants.want(prompt.id, *_made(output, environment))
-    return prompt
+    if output is None or prompt is None:
+        return prompt
+    spec, made = _made(output, environment)
+    if spec is not None and made is not None:
+        environment.wants.ask(prompt.id, spec, made)
+    # In the journal with the prompt: another process may be the one that begins its run.
+    return attrs.evolve(prompt, output=OutputWish(spec=spec))
 
 
-def read_as(output: AnyKind, environment: Environment) -> None:
-    """Read the outputs of runs that were asked for *output*, perhaps by another process, as its type."""
-    if output is not None:
-        spec, made = _made(output, environment)
-        environment.wants.know(spec, made)
+def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
+    """
+    Read the output of the run of *log* that goes on, or else of what waits, as *output*.
+
+    Another process asked for it. Raises `ConfigError` where the run was asked for another one.
+    """
+    if output is None:
+        return
+    (spec, made), state = _made(output, environment), log.state
+    if state.machine is None or not (state.unfinished or not state.prompts):
+        if spec is not None and made is not None:
+            environment.wants.know(spec, made)
+        return
+    machine, own = state.machine, state.machine.config.output
+    if not _same(spec, own):
+        asked, given = _named(own), _named(spec)
+        if asked == given:
+            given += " of another schema"
+        way = "resume it with that, or without an output for plain JSON"
+        msg = f"run {machine.memory.run!r} was asked for {asked}, and not for {given}; {way}"
+        raise ConfigError(msg)
+    if own is not None and made is not None:
+        environment.wants.know(own, made, machine.memory.run)
+
+
+def _same(spec: OutputSpec | None, other: OutputSpec | None) -> bool:
+    if spec is None or other is None:
+        return spec is other
+    return (json.loads(spec.schema), spec.wrapped) == (json.loads(other.schema), other.wrapped)
+
+
+def _named(spec: OutputSpec | None) -> str:
+    return "text" if spec is None else f"the output {spec.name!r}"
 
 
 def _made(output: AnyKind, environment: Environment) -> tuple[OutputSpec | None, Output[Any] | None]:
@@ -59,19 +98,26 @@ def _made(output: AnyKind, environment: Environment) -> tuple[OutputSpec | None,
     return None if made is None or environment.output_spec is None else environment.output_spec(made), made
 
 
+def first_prompt(log: SessionLog, prompt: UserSent | None) -> Mail | None:
+    """What the next run of *log* begins with: the prompt that has waited longest, or *prompt*."""
+    waiting = log.state.prompts
+    return waiting[0] if waiting else None if prompt is None else Mail.of(prompt)
+
+
 def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None) -> OutputSpec | None:
-    """What the run comes to that is opened for *prompt*, or for the first that waits, or is taken over."""
+    """What the run comes to that is opened, perhaps for *prompt*, or that is taken over."""
     if log.state.unfinished and log.state.machine is not None:
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output
-    first = prompt.id if prompt is not None else next((mail.id for mail in log.state.prompts), "")
-    return environment.wants.take(first, environment.config.output)
+    first = first_prompt(log, prompt)
+    return environment.config.output if first is None or first.output is None else first.output.spec
 
 
-def with_decoder(performers: Performers, environment: Environment) -> Performers:
-    """*performers*, and one for the outputs of *environment*, if it has any."""
-    if not environment.wants.outputs:
+def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:
+    """*performers*, and one for the output of the run of *machine*, where its class is known here."""
+    run, spec = machine.memory.run, machine.config.output
+    if spec is None or (output := wants.output_of(run, spec)) is None:
         return performers
     from ...performers.output import OutputDecoder  # noqa: PLC0415  # as in `want`
 
-    return {**performers, DecodeOutput: OutputDecoder(environment.wants.outputs)}
+    return {**performers, DecodeOutput: OutputDecoder(output, partial(wants.keep, run))}

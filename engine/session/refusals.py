@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...effects import errors
 from ...effects.config import ToolKind
-from ...effects.events import ControlReceived
+from ...effects.events import ControlReceived, UserSent, UserSteered
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
 from ..journal.entries import Posted
@@ -79,9 +79,16 @@ async def check_repeat(log: SessionLog, repeat: Input) -> None:
         event = entry.event
         # Of several with one id the first counts.
         if isinstance(event, INPUTS) and event.id == repeat.id:
-            if isinstance(event, ControlReceived) or (event.text, event.files) != (repeat.text, repeat.files):
+            if isinstance(event, ControlReceived) or _said(event) != _said(repeat):
                 raise errors.InputConflict(log.journal.session, repeat.id)
             return
+
+
+def _said(sent: UserSent | UserSteered | Input) -> tuple[object, ...]:
+    """What has to be equal in two inputs with one id; how models are asked may differ between processes."""
+    wish = None if isinstance(sent, UserSteered) else sent.output
+    wanted = wish and (wish.spec and wish.spec.schema)
+    return sent.text, sent.files, wish is None, wanted
 
 
 def left_unfinished(log: SessionLog) -> errors.SessionBusy:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -16,12 +15,10 @@ from .environment import Result
 from .refusals import left_unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from ...effects import Effect
-    from ...effects.output import OutputSpec
     from ...effects.requests import AskApproval
-    from ...performers.output import Output
     from ..core.machine import Machine
     from .children import Children
     from .environment import Wants
@@ -63,7 +60,7 @@ class RunReport:
         machine = self._log.state.machine
         if machine is None:
             raise errors.UnknownSession(self._log.journal.session)
-        return result_of(machine, self._log.journal.session, self._children.waiting, self._wants.outputs)
+        return result_of(machine, self._log.journal.session, self._children.waiting, self._wants)
 
     def opening(self, run: str, *, resumed: bool = False) -> None:
         """*run* is about to be opened, or *resumed*."""
@@ -159,12 +156,12 @@ def result_of(
     machine: Machine,
     session: str,
     waiting: tuple[AskApproval, ...],
-    outputs: Mapping[str, Output[Any]],
+    wants: Wants,
 ) -> Result:
     """
     How far the run of *machine* in *session* has come; these questions are *waiting*.
 
-    An output is read by that of *outputs* which has its schema.
+    *wants* says what an output is read as.
     """
     over = machine.state if isinstance(machine.state, Done) else None
     # Back to the prompt and no further: an earlier run's answer is not this one's.
@@ -186,12 +183,5 @@ def result_of(
         spent=machine.memory.spent if over is None else over.spent,
         waiting=waiting,
         detail="" if over is None else over.detail,
-        read=None if spec is None or not output else partial(_value, output, spec, outputs),
+        read=None if spec is None or not output else wants.reader(machine.memory.run, output, spec),
     )
-
-
-def _value(text: str, spec: OutputSpec, outputs: Mapping[str, Output[Any]]) -> object:
-    # A run without an output needs none of it.
-    from ...performers.output import value_of  # noqa: PLC0415  # see above
-
-    return value_of(text, spec, outputs)

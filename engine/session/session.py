@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast, final, overload
 
 from ...display.notebook import Card, Displayed
 from ...effects.config import Steering
-from ...effects.errors import (
-    ArgumentError,
-    SessionClosed,
-    SessionNotRead,
-    UnknownInput,
-)
+from ...effects.errors import ArgumentError, SessionClosed, SessionNotRead, UnknownInput
 from ...effects.events import (
     ApprovalGiven,
     Approve,
@@ -324,7 +319,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
         point = ForkPoint(at=at, now=self._now(), new_id=self._environment.new_id, instead=instead)
         await fork_session(self._log.journal, name, point)
         # Loaded, so that a caller can look at the copy before it runs.
-        return await Session(name, self._environment, self._log.journal.store).load()
+        return await Session(name, self._environment.of_fork(), self._log.journal.store).load()
 
     async def retitle(self, text: str) -> None:
         """Set the title to *text*, at any time and from any process; empty for none."""
@@ -387,13 +382,16 @@ class Session(Displayed, Generic[AgentOutput_co]):
         """
         Go on with the run that rests or lost its process, and then with the prompts in the queue.
 
-        *output* is what the run was asked for, where another process did; without it the value is plain JSON.
+        *output* is what another process asked for; without it the value is plain JSON. Raises `ConfigError`
+        where the run was asked for another one.
         The result is that of the unfinished run, also where prompts follow; without one, of the latest run.
         Raises `SessionBusy` where another process is at work on the session, unless *takeover* takes the
         session from it: its open work is then treated as that of a lost process.
         """
         self._check_own()
-        read_as(output, self._environment)
+        if output is not None:
+            await self.load()
+            read_as(output, self._log, self._environment)
         return await self._to_the_end(None, wait=wait, takeover=takeover)
 
     async def check_free(self) -> None:
@@ -497,9 +495,10 @@ class Session(Displayed, Generic[AgentOutput_co]):
         id: str | None = None,
         sender: str = "",
         start: bool = False,
+        output: AnyKind = None,
     ) -> str:
         """
-        Queue a prompt for a run of its own, and return its id (*id*, where given).
+        Queue a prompt for a run of its own to *output*, and return its id (*id*, where given).
 
         The process that runs the session answers it; without one, `resume` or `stream` will. With *start* an
         idle session begins the run here, in the background. A prompt with a known id is not sent again;
@@ -507,7 +506,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
         words.
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
-        prompt = self._input(text, files, id, sender)
+        prompt = want(output, self._input(text, files, id, sender), self._environment)
 
         def event() -> UserSent:
             if start:

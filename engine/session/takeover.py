@@ -152,7 +152,7 @@ def new_driver(
     """A driver of the run of *log*, which was just opened or taken over; *trace* gets its spans, if any."""
     return Driver(
         machine=cast("Machine", log.state.machine),
-        performers=_performers(environment, children, inbox),
+        performers=_performers(log, environment, children, inbox),
         session=log.journal.session,
         journal=log,
         clock=environment.clock,
@@ -167,12 +167,12 @@ def new_driver(
     )
 
 
-def _performers(environment: Environment, children: Children, inbox: Inbox) -> Performers:
+def _performers(log: SessionLog, environment: Environment, children: Children, inbox: Inbox) -> Performers:
     """The performers of a run, around which secrets are taken out."""
     made = environment.performers
     # A host's own performer of `RunAgent` replaces this one.
     if environment.config.children:
         runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
         made = {RunAgent: runner, **made}
-    made = with_decoder(made, environment)
+    made = with_decoder(made, cast("Machine", log.state.machine), environment.wants)
     return made if environment.redactor is None else redacting(made, environment.redactor)

@@ -38,6 +38,7 @@ from .children import Children
 from .environment import Titles
 from .feed import Feed
 from .lease import SessionLease
+from .outputs import first_prompt
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
@@ -364,9 +365,11 @@ class Worker:
             if environment.telemetry is not None:
                 trace = begin_trace(environment.telemetry, log, config, at, (name, prompt))
             opening = RunOpened(at=at, run=name, config=config, trace=name_of(trace))
+            begins = first_prompt(log, prompt)
             opened = await log.open_run(opening, prompt, titled=titled)
             if opened is None:
                 return None
+            environment.wants.begin(name, "" if begins is None else begins.id, config.output)
             first, asked_again = opened, ()
         self.report.opened(first, waiting)
         # Closed during the append: the run is in the journal, and the next owner takes it over.

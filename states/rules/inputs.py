@@ -24,6 +24,8 @@ def prompt_group(mail: tuple[Mail, ...], policy: Policy) -> tuple[Mail, ...]:
         # From prompt to prompt and not from the first: a person who types on for a while is still saying
         # one thing. A clock that was set back joins nothing.
         follows = other.sender and other.sender == last.sender and 0 <= other.at - last.at <= policy.coalesce
+        # A run comes to one output.
+        follows = follows and other.output == last.output
         if follows and other.at - group[0].at <= longest:
             group.append(other)
         elif policy.coalesce_longest:

@@ -1,0 +1,223 @@
+"""Outputs of the prompts of a session: each run has its own, here and in other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from turnwheel import Agent, DoneReason, MemoryStore, tool
+from turnwheel.effects import Answer, AskApproval, CallModel, OutputMode, Policy
+from turnwheel.effects.errors import ConfigError, InputConflict
+from turnwheel.effects.notices import RunEnded
+from turnwheel.performers import AskAgain, Output, PerformContext
+from turnwheel.performers.stores.base import Store
+from turnwheel.testing import ScriptedModel, calls, says
+
+
+@dataclass
+class Person:
+    name: str
+    age: int = 0
+
+
+@dataclass
+class Other:
+    title: str
+
+
+@tool
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+ANN, BOB = '{"name": "Ann"}', '{"name": "Bob"}'
+
+
+async def ask_a_person(_: AskApproval) -> None:
+    return None
+
+
+class Told:
+    """A model, and how it was asked."""
+
+    def __init__(self, *replies: Any) -> None:
+        self._model = ScriptedModel(*replies)
+        self.asked: list[tuple[OutputMode | None, bool]] = []
+
+    async def __call__(self, request: CallModel, scene: PerformContext) -> Answer:
+        spec = scene.config.output
+        self.asked.append((request.output, spec is not None and "name" in spec.schema))
+        return await self._model(request, scene)
+
+
+def agent(model: Any, store: Store | None = None, **settings: Any) -> Agent[Any, Any]:
+    return Agent(performers={CallModel: model}, store=store, **settings)
+
+
+# The value
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_an_output_is_the_object_that_its_validator_saw(*, waits: bool) -> None:
+    seen: list[Person] = []
+
+    def check(person: Person) -> None:
+        person.age = 7
+        seen.append(person)
+
+    async def check_slowly(person: Person) -> None:
+        check(person)
+
+    output: Output[Person] = Output(Person, validator=check_slowly if waits else check)
+    session = agent(ScriptedModel(says(ANN), says(BOB))).session("s")
+    first = await session.run("who?", output=output)
+    again = session.result()
+    second = await session.run("who else?", output=output)
+    ann, bob = seen
+    assert first.output is ann
+    assert again.output is ann
+    assert second.output is bob
+    assert (ann.age, bob.age) == (7, 7)
+
+
+def refusing(name: str, seen: list[str]) -> Output[Person]:
+    """An output that may be anybody but one person."""
+
+    def check(person: Person) -> None:
+        seen.append(f"not {name}: {person.name}")
+        if person.name == name:
+            msg = f"not {name}"
+            raise AskAgain(msg)
+
+    return Output(Person, validator=check)
+
+
+async def test_runs_with_one_class_and_several_validators_keep_their_own() -> None:
+    seen: list[str] = []
+    replies = [says(text) for text in (ANN, BOB, ANN, ANN, BOB)]
+    session = agent(ScriptedModel(*replies), output=refusing("Ann", seen)).session("s")
+    await session.send("who?", output=refusing("Cid", seen))
+    await session.send("who else?", output=refusing("Bob", seen))
+    await session.send("and now?", output=Person)
+    last = await session.run("the last?")
+    assert seen == ["not Cid: Ann", "not Bob: Bob", "not Bob: Ann", "not Ann: Bob"]
+    assert last.output == Person("Bob")
+
+
+# The queue
+
+
+async def test_a_prompt_that_waits_takes_its_output_to_another_process() -> None:
+    store, model = MemoryStore(), Told(says(ANN), says("hello"), says('{"value": 7}'), says(BOB))
+    async with agent(model, store).session("s") as session:
+        await session.send("who?", output=Output(Person, mode="prompted"))
+        await session.send("hi", output=str)
+        await session.send("how many?")
+        await session.send("and who?", output=Person)
+    async with agent(model, store, output=int).session("s") as session:
+        ended = [notice.output async for notice in session.stream() if isinstance(notice, RunEnded)]
+        plain: object = session.result().output
+    assert model.asked == [
+        (OutputMode.PROMPTED, True),
+        (None, False),
+        (OutputMode.TOOL, False),
+        (OutputMode.TOOL, True),
+    ]
+    assert ended == [ANN, "", '{"value": 7}', BOB]
+    assert plain == {"name": "Bob"}
+
+
+async def test_a_process_that_names_the_class_of_a_waiting_prompt_reads_it_so() -> None:
+    store, model = MemoryStore(), ScriptedModel(says("hello"), says(ANN))
+    async with agent(model, store).session("s") as session:
+        await session.run("hi")
+        await session.send("who?", output=Person)
+    async with agent(model, store).session("s") as session:
+        result = await session.resume(output=Person)
+    assert result.output == Person("Ann")
+
+
+async def test_a_prompt_behind_another_keeps_its_output_for_its_own_run() -> None:
+    model = Told(says("hello"), says(ANN))
+    session = agent(model).session("s")
+    await session.send("hi")
+    result = await session.run("who?", output=Person)
+    assert result.output == Person("Ann")
+    assert [mode for mode, _ in model.asked] == [None, OutputMode.TOOL]
+
+
+async def test_prompts_that_want_different_outputs_do_not_become_one() -> None:
+    model = Told(says(ANN), says('{"title": "x"}'))
+    session = agent(model, policy=Policy(coalesce=0.01)).session("s")
+    await session.send("who?", sender="ann", output=Person)
+    await session.send("and what?", sender="ann", output=Other)
+    result = await session.resume()
+    assert result.output == Other("x")
+    assert [named for _, named in model.asked] == [True, False]
+
+
+async def test_a_prompt_that_comes_again_for_another_output_is_a_conflict() -> None:
+    store, model = MemoryStore(), ScriptedModel(says(ANN))
+    session = agent(model, store).session("s")
+    first = await session.run("who?", id="p", output=Person)
+    again = await session.run("who?", id="p", output=Person)
+    assert (first.output, again.output) == (Person("Ann"), Person("Ann"))
+    for other in (Other, None):
+        with pytest.raises(InputConflict):
+            await session.run("who?", id="p", output=other)
+
+
+# Going on elsewhere
+
+
+async def resting(store: Store, model: Any) -> str:
+    """A run that comes to a `Person` and rests; the question that it asks."""
+    async with agent(model, store, tools=[pay], approver=ask_a_person).session("s") as session:
+        (question,) = (await session.run("pay", output=Person)).waiting
+    return question.id
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (Other, "not for the output 'Other'"),
+        (str, "not for text"),
+        (Output(dict[str, int], name="Person"), "not for the output 'Person' of another schema"),
+    ],
+)
+async def test_a_run_is_not_read_as_another_output_than_it_was_asked_for(other: Any, named: str) -> None:
+    store, model = MemoryStore(), ScriptedModel(calls(("pay", {"amount": 2})), says(ANN))
+    question = await resting(store, model)
+    async with agent(model, store, tools=[pay]).session("s") as session:
+        await session.approve(question)
+        with pytest.raises(ConfigError, match=f"was asked for the output 'Person', and {named}; resume it"):
+            await session.resume(output=other)
+        result = await session.resume(output=Person)
+        with pytest.raises(ConfigError, match="was asked for the output 'Person'"):
+            await session.resume(output=other)
+    assert result.output == Person("Ann")
+
+
+async def test_a_run_that_came_to_text_is_not_read_as_an_output() -> None:
+    session = agent(ScriptedModel(says("hello"))).session("s")
+    await session.run("hi")
+    with pytest.raises(ConfigError, match="was asked for text, and not for the output 'Person'"):
+        await session.resume(output=Person)
+
+
+async def test_a_run_that_goes_on_in_a_copy_is_read_there() -> None:
+    store = MemoryStore()
+    model = ScriptedModel(calls(("pay", {"amount": 2})), says(ANN), says(BOB))
+    original = agent(model, store, tools=[pay], approver=ask_a_person).session("s")
+    (question,) = (await original.run("pay", output=Person)).waiting
+    steps = len(await store.load("s"))
+    copy = await original.fork("t", at=steps)
+    (asked,) = copy.waiting
+    await copy.approve(asked.id)
+    await original.approve(question.id)
+    results = [await copy.resume(), await original.resume()]
+    assert {type(result.output) for result in results} == {Person}
+    assert {result.reason for result in results} == {DoneReason.END_TURN}
