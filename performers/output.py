@@ -29,6 +29,10 @@ T_co = TypeVar("T_co", covariant=True)
 # Characters of a fault that a model reads.
 MAX_FAULT = 4_000
 
+# Where a schema has those that it names. They stay at the root.
+_NAMED_SCHEMAS = ("$defs", "definitions")
+_NAMED_REFS = tuple([f"#/{key}/" for key in _NAMED_SCHEMAS])
+
 # What providers take in the name of an output.
 _UNNAMED = re.compile(r"[^a-zA-Z0-9_-]+")
 
@@ -144,17 +148,31 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
         raise ArgumentError(msg) from error
     if schema.get("type") == "object" and schema.get("properties"):
         return OutputForm(text, None, wrapped=False)
-    # References lead to the root, so what they name stays there.
-    own = {key: value for key, value in schema.items() if key not in {"$defs", "$schema"}}
+    # Through JSON, so that a mapping of any class is a dict.
+    within: dict[str, Any] = _moved(json.loads(text))
+    named = {key: within.pop(key) for key in _NAMED_SCHEMAS if key in within}
+    within.pop("$schema", None)
     root = {
         "type": "object",
-        "properties": {VALUE_KEY: own},
+        "properties": {VALUE_KEY: within},
         "required": [VALUE_KEY],
         "additionalProperties": False,
+        **named,
     }
-    if "$defs" in schema:
-        root["$defs"] = schema["$defs"]
     return OutputForm(json.dumps(root, ensure_ascii=False), None, wrapped=True)
+
+
+def _moved(node: Any) -> Any:  # noqa: ANN401  # a part of a schema
+    """*node* with references as they are to be once the schema is that of the property `VALUE_KEY`."""
+    if isinstance(node, list):
+        return [_moved(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    moved = {key: _moved(each) for key, each in cast("dict[str, Any]", node).items()}
+    ref = moved.get("$ref")
+    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) and not ref.startswith(_NAMED_REFS):
+        moved["$ref"] = f"#/properties/{VALUE_KEY}{ref[1:]}"
+    return moved
 
 
 def form_of(output: Output[Any]) -> OutputForm:

@@ -1,9 +1,9 @@
 """Whether a call's arguments are whole, valid JSON for its tool's schema."""
 
 # Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
-# enums, constants, bounds, patterns, array items, unions and local references. A keyword that is not known
-# here is not checked: the tool's own decoder has the last word. Written here because a transition may import
-# no validator.
+# enums, constants, bounds, patterns of texts, array items, unions and local references. A keyword that is not
+# known here is not checked: the tool's own decoder has the last word. Written here because a transition may
+# import no validator.
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ def _parsed(schema: str) -> dict[str, Json]:
     # Parsed once, however often its tool is called. That it is an object, `ToolSpec` has seen to.
     return cast("dict[str, Json]", json.loads(schema))
 
+
+# Digits of a place in a list, in a reference.
+_PLACE_DIGITS = 10
 
 # Problems of one call that a model reads at once.
 MAX_PROBLEMS = 5
@@ -371,7 +374,9 @@ def _check_object(value: dict[str, Json], schema: dict[str, Json], place: _Schem
     problems: _Problems = (_named(missing, place, "is missing", "are missing"),) if missing else ()
     named = schema.get("properties")
     properties = named if isinstance(named, dict) else {}
-    others = schema.get("additionalProperties", True)
+    # By `patternProperties` a regular expression says what other properties are, and none is run here: it may
+    # take for ever. The decoder has the last word.
+    others = True if schema.get("patternProperties") else schema.get("additionalProperties", True)
     unknown: list[Json] = []
     for name, item in value.items():
         if name not in properties and others is False:
@@ -412,10 +417,18 @@ def _is_plain(value: Json, schema: Json) -> bool:
 
 def _resolve(reference: str, root: dict[str, Json]) -> Json:
     here: Json = root
-    for step in reference.removeprefix("#/").split("/"):
+    # Of `#`, which is the whole, there are no steps.
+    for escaped in reference.removeprefix("#").split("/")[1:]:
+        step = escaped.replace("~1", "/").replace("~0", "~")
         # A reference that leads nowhere allows everything: the tool has the last word.
-        here = here.get(step, True) if isinstance(here, dict) else True
-    return here
+        match here:
+            case dict():
+                here = here.get(step, True)
+            case list() if step.isdecimal() and len(step) < _PLACE_DIGITS and int(step) < len(here):
+                here = here[int(step)]
+            case _:
+                return True
+    return here if reference.startswith("#") else True
 
 
 def _has_type(value: Json, declared: Json) -> bool:

@@ -191,6 +191,41 @@ def test_the_converters_of_an_attrs_class_run_before_its_validators() -> None:
         form.read('{"tags": [], "name": " Annabel "}')
 
 
+LISTED = {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}]}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        (LISTED, "[1, [2, [3]]]", '[1, [2, ["a"]]]'),
+        (
+            {
+                "type": "array",
+                "items": {"$ref": "#/definitions/N"},
+                "definitions": {"N": {"type": "integer"}},
+            },
+            "[1]",
+            '["a"]',
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "integer"}, {"$ref": "#/prefixItems/0"}]},
+            "[1, 2]",
+            '[1, "a"]',
+        ),
+        ({"type": "object", "additionalProperties": {"$ref": "#"}}, '{"a": {"b": {}}}', '{"a": {"b": 1}}'),
+    ],
+)
+def test_references_of_a_schema_lead_where_they_led_before(
+    schema: dict[str, Any], right: str, wrong: str
+) -> None:
+    """A schema of no object stands inside of one, and its root is not that of the whole any more."""
+    spec = specified(schema)
+    assert candidate(f'{{"value": {right}}}', spec).fault == ""
+    assert candidate(f'{{"value": {wrong}}}', spec).fault != ""
+    whole = Draft202012Validator(json.loads(spec.schema))
+    assert [whole.is_valid({"value": json.loads(text)}) for text in (right, wrong)] == [True, False]
+
+
 def test_what_cannot_be_an_output_is_refused_at_once() -> None:
     with pytest.raises(ArgumentError, match=r"cannot be an output: .*; use a type that has JSON"):
         Output(object)

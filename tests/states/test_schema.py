@@ -225,6 +225,62 @@ def test_the_first_thing_that_is_wrong_is_told(rules: object, value: object, say
         assert problem(inside, {"y": {"x": value}}) == f"y.{says}"
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "says"),
+    [
+        # The whole schema, which contains itself.
+        ({"properties": {"n": {"type": "integer"}, "in": {"$ref": "#"}}}, {"in": {"in": {"n": 1}}}, ""),
+        (
+            {"properties": {"n": {"type": "integer"}, "in": {"$ref": "#"}}},
+            {"in": {"in": {"n": "a"}}},
+            "in.in.n must be of type integer",
+        ),
+        ({"properties": {"in": {"$ref": "#/"}}}, {"in": 1}, ""),
+        # Other places of named schemas.
+        (
+            {"definitions": {"N": {"type": "integer"}}, "properties": {"n": {"$ref": "#/definitions/N"}}},
+            {"n": "a"},
+            "n must be of type integer",
+        ),
+        (
+            {"$defs": {"a/b~c": {"type": "integer"}}, "properties": {"n": {"$ref": "#/$defs/a~1b~0c"}}},
+            {"n": "a"},
+            "n must be of type integer",
+        ),
+        (
+            {"allOf": [{"type": "object"}, {"minProperties": 2}], "properties": {"n": {"$ref": "#/allOf/1"}}},
+            {"n": {"a": 1}, "m": 1},
+            "n must have at least 2 properties",
+        ),
+        # Which properties a pattern names, only a regular expression says.
+        ({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False}, {"x1": 1}, ""),
+        (
+            {"patternProperties": {"^x": {}}, "additionalProperties": {"type": "string"}},
+            {"x1": 1, "y": "a"},
+            "",
+        ),
+        (
+            {
+                "properties": {"n": {"type": "integer"}},
+                "patternProperties": {"^x": {}},
+                "additionalProperties": False,
+            },
+            {"n": "a", "x": 1},
+            "n must be of type integer",
+        ),
+        (
+            {"patternProperties": {}, "additionalProperties": False},
+            {"x": 1},
+            "x is not a parameter (there are: none)",
+        ),
+    ],
+)
+def test_a_schema_may_name_others_in_several_ways(
+    schema: dict[str, object], value: dict[str, object], says: str
+) -> None:
+    assert problem(json.dumps({"type": "object", **schema}), value) == says
+
+
 def test_all_that_is_missing_is_told_at_once_and_the_whole_has_a_name() -> None:
     schema = json.dumps({"type": "object", "required": ["a", "b", "c"]})
     assert problem(schema, {"b": 1}) == "a, c are missing"

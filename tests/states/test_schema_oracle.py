@@ -39,7 +39,7 @@ def inside(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
             "maxItems": FEW,
             "anyOf": several,
             "allOf": several,
-            "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two"]),
+            "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two", "#/definitions/three", "#"]),
         },
     )
 
@@ -68,6 +68,7 @@ def test_a_value_is_wrong_where_another_validator_finds_it_wrong(
     # A reference that leads back to itself for the same value has no answer.
     two = {key: each for key, each in two.items() if key not in {"$ref", "anyOf", "allOf"}}
     whole = {"type": "object", "properties": {"value": schema}, "$defs": {"one": one, "two": two}}
+    whole["definitions"] = {"three": one}
     arguments: Any = {"value": value}
     found = problem(json.dumps(whole), arguments)
     errors = [each.message for each in Draft202012Validator(whole).iter_errors(arguments)]
