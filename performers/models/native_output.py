@@ -34,6 +34,17 @@ _BOUNDS_IN_WORDS = {
     "default": "usually {}",
 }
 
+# Keywords that may allow properties or items, and are not in the subset.
+_OUTSIDE = frozenset(
+    {
+        *("$ref", "$dynamicRef", "allOf", "prefixItems", "patternProperties"),
+        *("if", "then", "else", "dependentSchemas"),
+    }
+)
+
+# Keywords that have no place beside a union, or a list of values: the model could not give what they allow.
+_INSIDE = frozenset({"properties", "required", "additionalProperties", "items", "enum", "const"})
+
 # Keywords that stay as they are.
 _KEPT = ("type", "enum", "const", "description", "title")
 
@@ -61,11 +72,12 @@ def strict_form(schema: str) -> str | None:
         made = _strict(json.loads(schema))
     except _Outside:
         return None
-    return json.dumps(made, ensure_ascii=False) if made.get("type") == "object" else None
+    takes = made.get("type") == "object" and "anyOf" not in made
+    return json.dumps(made, ensure_ascii=False) if takes else None
 
 
 def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
-    if not isinstance(node, dict) or not node or "$ref" in node or "allOf" in node or "prefixItems" in node:
+    if not isinstance(node, dict) or not node or not _OUTSIDE.isdisjoint(cast("dict[str, Any]", node)):
         raise _Outside
     schema = cast("dict[str, Any]", node)
     made = {key: schema[key] for key in _KEPT if key in schema}
@@ -74,8 +86,12 @@ def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
         made["description"] = "; ".join(filter(None, [made.get("description", ""), ", ".join(words)]))
     options = schema.get("anyOf", schema.get("oneOf"))
     if options is not None:
+        if {"anyOf", "oneOf"} <= schema.keys() or not _INSIDE.isdisjoint(schema):
+            raise _Outside
         return made | {"anyOf": [_strict(option) for option in options]}
     if "enum" in schema or "const" in schema:
+        if "properties" in schema or "items" in schema:
+            raise _Outside
         return made | _typed(schema)
     kinds = schema.get("type")
     if kinds is None:
@@ -98,6 +114,8 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     properties, must = schema.get("properties", {}), schema.get("required", [])
     if not properties or schema.get("additionalProperties", False) is not False:
         raise _Outside  # a map, or an object that may have anything
+    if not properties.keys() >= {*must}:
+        raise _Outside  # a property of which nothing is known
     made = {name: _strict(each) for name, each in properties.items()}
     return {
         "properties": {name: each if name in must else _or_null(each) for name, each in made.items()},

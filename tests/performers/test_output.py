@@ -147,6 +147,38 @@ def test_bounds_move_into_the_description() -> None:
     assert strict["properties"]["usd"]["description"] == "at least 0"
 
 
+NAMED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+EITHER = {"anyOf": [NAMED, {**NAMED, "properties": {"a": {"type": "integer"}}}]}
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {**NAMED, "properties": {"b": {"type": "string"}}, "required": [], **EITHER},
+        {"type": "object", "properties": {"b": {"type": "string"}}, "oneOf": [{"required": ["b"]}]},
+        {**EITHER, "oneOf": [NAMED]},
+        {"type": "array", "items": {"type": "string"}, "anyOf": [{"minItems": 1, "type": "array"}]},
+        {**NAMED, "required": ["a", "b"]},
+        {**NAMED, "patternProperties": {"^x": {"type": "string"}}},
+        {**NAMED, "if": {"properties": {"a": {"const": "x"}}}, "then": {"properties": {"b": {}}}},
+        {**NAMED, "dependentSchemas": {"a": {"properties": {"b": {}}}}},
+        {**NAMED, "enum": [{"a": "x"}]},
+    ],
+    ids=str,
+)
+def test_a_schema_that_would_lose_properties_has_no_strict_form(inner: dict[str, Any]) -> None:
+    """The model could not give what is lost there, and the output would never be right."""
+    assert strict_form(json.dumps({"type": "object", "properties": {"x": inner}})) is None
+    assert (
+        specified({"type": "object", "properties": {"x": inner}}).mode_of("openai:gpt-5") is OutputMode.TOOL
+    )
+
+
+def test_a_union_at_the_root_has_no_strict_form() -> None:
+    assert strict_form(json.dumps({"type": "object", **EITHER})) is None
+    assert strict_form(json.dumps({"type": "object", "properties": {"x": EITHER}})) is not None
+
+
 @pytest.mark.parametrize(
     ("model", "prefix", "url", "takes"),
     [
