@@ -18,7 +18,7 @@ from ..effects.validators import as_text
 from .base import PerformContext
 from .callables import is_async
 from .logs import FaultLog
-from .tools.forms import REF, Translation, placed, read_form
+from .tools.forms import REF, Translation, is_about_value, origin_of, placed, read_form
 from .tools.returned import error_text, truncate
 from .tools.schema import json_schema, with_integers
 from .worker_pool import WorkerPool
@@ -256,10 +256,7 @@ class OutputDecoder:
         validator, failed = output.validator, partial(_fault_of, faults, about)
 
         def work() -> None:
-            try:
-                made.append(form_of(output).read(request.text))
-            except ValueError as error:
-                raise AskAgain(str(error)) from error
+            made.append(_made(output, request.text))
             if validator is not None and not is_async(validator):
                 validator(made[0])
 
@@ -271,6 +268,17 @@ class OutputDecoder:
         return await self._pool.start(judge, "output validator", _no_fault, failed, blocked).result()
 
 
+def _made(output: Output[Any], text: str) -> object:
+    """The value of *text*; raises `AskAgain` where that is wrong, else what the code of its class raised."""
+    try:
+        return form_of(output).read(text)
+    except ValueError as error:
+        cause = error.__cause__ or error
+        if is_about_value(cause):
+            raise AskAgain(str(error)) from error
+        raise origin_of(cause) from None
+
+
 def _no_fault(_: object) -> str:
     return ""
 
@@ -279,5 +287,6 @@ def _fault_of(faults: FaultLog, about: Mapping[str, str], error: BaseException) 
     """What a model reads of *error*, which a constructor or a validator raised."""
     if isinstance(error, AskAgain):
         return truncate(clean(error_text(error)), MAX_FAULT)
-    faults.raised("the validator of an output raised", error, **about)
-    return truncate(clean(f"its check failed: {error_text(error, named=True)}"), MAX_FAULT)
+    faults.raised("the check of an output raised", error, **about)
+    # No more than the type: the text of a failure, such as one of the network, is not for a provider.
+    return clean(f"its check failed with {type(error).__name__}")

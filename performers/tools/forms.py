@@ -35,6 +35,12 @@ REF = "#/$defs/"
 
 Defs = dict[str, Any]
 
+# What constructors and validators raise because of a value. All else is a failure of their own.
+_ABOUT_VALUES = (
+    *(ValueError, TypeError, AssertionError, ArithmeticError, LookupError),
+    msgspec.MsgspecError,
+)
+
 _UNIONS = (Union, types.UnionType)
 
 # `Annotated` and `Union` of parts that are known only when the program runs.
@@ -67,6 +73,10 @@ def _form(name: str, read: Callable[[Any], object], schema: Callable[[Defs], dic
     return made
 
 
+class UnreadableForm(ValueError):
+    """A form cannot read a value, because of what its cause says, if it has one."""
+
+
 def read_form(kind: object, value: object) -> object:
     """The argument of the JSON *value*, for `dec_hook` of msgspec; raises `ValueError`."""
     if not isinstance(kind, Form):
@@ -74,7 +84,19 @@ def read_form(kind: object, value: object) -> object:
     try:
         return kind.rules.read(value)
     except Exception as error:  # constructors and validators are any code
-        raise ValueError(error_text(error)) from error
+        raise UnreadableForm(error_text(error)) from error
+
+
+def origin_of(error: BaseException) -> BaseException:
+    """What a constructor or a validator raised, of which msgspec and forms made *error*."""
+    while isinstance(error, msgspec.ValidationError | UnreadableForm) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def is_about_value(error: BaseException) -> bool:
+    """Whether *error* says that a value is wrong, as far as its type shows."""
+    return isinstance(origin_of(error), _ABOUT_VALUES)
 
 
 def schema_of(form: Any, defs: Defs) -> dict[str, Any]:  # noqa: ANN401  # any type form
@@ -391,13 +413,15 @@ class _AnyOf:
         # A class takes an object with more keys than it has fields, and would take those of another class.
         keys = {str(key) for key in value} if isinstance(value, dict) else set[str]()
         problems: list[str] = []
+        fault: Exception | None = None
         for member, _ in sorted(self._known, key=lambda known: -len(keys & known[1])):
             try:
                 return _decoded(member, value)
             except Exception as error:  # noqa: BLE001  # of a member that does not fit
                 problems.append(error_text(error))
+                fault = fault if is_about_value(error) else error
         msg = f"Expected one of {len(self._members)} types: {'; or '.join(problems)}"
-        raise ValueError(msg)
+        raise UnreadableForm(msg) from fault
 
 
 def _keys_of(member: Any) -> set[str]:  # noqa: ANN401  # any type form

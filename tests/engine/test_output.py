@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, assert_type
 
 import attrs
 import httpx
+import pydantic
 import pytest
 
 from turnwheel import Agent, DoneReason, MemoryStore, Result, Session, tool
@@ -15,6 +17,7 @@ from turnwheel.effects.notices import ModelCalled
 from turnwheel.effects.output import OutputMode
 from turnwheel.engine.inspect.archive import explain
 from turnwheel.performers import AskAgain, Output, PerformContext
+from turnwheel.performers.output import OutputForm
 from turnwheel.testing import ScriptedModel, calls, says
 
 
@@ -64,6 +67,90 @@ async def test_a_validator_may_ask_again_until_the_run_ends() -> None:
     assert (result.reason, result.detail, result.text) == (DoneReason.OUTPUT_INVALID, "too young", ANN)
     with pytest.raises(RunFailed, match="too young"):
         _ = result.output
+
+
+def down(*_: object) -> Any:
+    msg = "no route to db-7.internal"
+    raise ConnectionError(msg)
+
+
+def named(_: object) -> str:
+    return str(down())
+
+
+@attrs.frozen
+class Checked:
+    name: str = attrs.field(validator=down)
+
+
+@attrs.frozen
+class Converted:
+    name: str = attrs.field(converter=named)
+
+
+class Modelled(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def check(cls, _: str) -> str:
+        return str(down())
+
+
+async def down_later(_: object) -> None:
+    down()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        Checked,
+        Converted,
+        Modelled,
+        Checked | Converted,
+        list[Converted],
+        Output(dict[str, str], validator=down),
+        Output(dict[str, str], validator=down_later),
+    ],
+    ids=["attrs", "converter", "pydantic", "union", "list", "validator", "async validator"],
+)
+async def test_what_a_check_raises_besides_a_fault_of_the_value_is_logged_and_not_told(
+    output: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    form = OutputForm.of(output.kind if isinstance(output, Output) else output)
+    plain: Any = [{"name": "Ann"}] if output == list[Converted] else {"name": "Ann"}
+    text = json.dumps({"value": plain} if form.wrapped else plain)
+    asked: list[str] = []
+    scripted = ScriptedModel(*[says(text)] * 3)
+
+    async def ask(request: CallModel, scene: PerformContext) -> Answer:
+        asked.append(scene.history[-1].text)
+        return await scripted(request, scene)
+
+    result = await Agent(performers={CallModel: ask}).run("who?", output=output)
+    assert (result.reason, result.detail) == (
+        DoneReason.OUTPUT_INVALID,
+        "its check failed with ConnectionError",
+    )
+    assert "ConnectionError" in asked[1]
+    assert "internal" not in "".join(asked)
+    assert "no route to db-7.internal" in caplog.text
+
+
+async def test_a_class_tells_the_model_what_is_wrong_with_a_value() -> None:
+    @attrs.frozen
+    class Known:
+        name: str
+
+        def __attrs_post_init__(self) -> None:
+            try:
+                down()
+            except ConnectionError as error:
+                msg = "nobody has that name"
+                raise ValueError(msg) from error
+
+    result = await Agent(performers=model(*['{"name": "Ann"}'] * 3)).run("who?", output=Known)
+    assert result.detail == "nobody has that name"
 
 
 async def test_each_prompt_of_a_session_may_come_to_another_type() -> None:
