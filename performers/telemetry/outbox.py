@@ -93,7 +93,8 @@ class Outbox:
             while (call := self._next()) is not None:
                 try:
                     call()
-                except Exception as error:  # noqa: BLE001  # the host's exporter is any code
+                except BaseException as error:  # noqa: BLE001  # the host's exporter is any code
+                    # `SystemExit`, too: it would end this thread alone, and `put` would wait for it for ever.
                     self.failed(error)
 
     def _gathered(self) -> bool:
@@ -117,7 +118,7 @@ class Outbox:
             self._changed.notify_all()
             return None
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Log that the host's telemetry raised *error*, the first time."""
         if not self._warned:
             self._warned = True

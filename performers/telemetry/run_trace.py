@@ -219,9 +219,10 @@ class RunTrace:
     def _ended(self, notice: RunEnded) -> None:
         about: dict[str, AttributeValue] = {
             words.REASON: str(notice.reason),
-            words.COST: float(notice.spent.cost),
             **words.tokens(notice.spent.usage),
         }
+        if (cost := notice.spent.known_cost) is not None:
+            about[words.COST] = float(cost)
         error = str(notice.reason) if notice.reason is DoneReason.ERROR else ""
         self._close(notice.at, about, error, notice.detail)
 

@@ -69,7 +69,7 @@ async def test_a_validator_may_ask_again_until_the_run_ends() -> None:
         _ = result.output
 
 
-def down(*_: object) -> Any:
+def down(*_: Any) -> Any:
     msg = "no route to db-7.internal"
     raise ConnectionError(msg)
 

@@ -25,6 +25,7 @@ from turnwheel import Agent, ChildSpec, MemoryStore, tool
 from turnwheel.effects import (
     CallModel,
     ModelFinished,
+    ModelSpec,
     StopReason,
     TextPiece,
     Usage,
@@ -75,6 +76,14 @@ async def test_a_tool_finds_its_span(kind: str) -> None:
     await world.agent(calls(("find", {})), says("Here."), tools=[used]).run("Find it.")
     span = named(await world.spans(), "execute_tool find")
     assert [each.get_span_context() for each in seen] == [span.context]
+
+
+async def test_a_run_without_a_known_price_has_no_cost() -> None:
+    world = World()
+    await world.agent(says("Hi."), model=ModelSpec("openai:m1")).run("Hello.")
+    spans = await world.spans()
+    assert len(spans) == 2
+    assert [name for span in spans for name in span.attributes or {} if "cost" in name] == []
 
 
 async def test_a_model_request_finds_its_span() -> None:
@@ -421,10 +430,16 @@ def test_an_outbox_drops_what_has_no_room(gate: threading.Event, caplog: pytest.
     assert [record.message.split(":")[0] for record in caplog.records] == ["telemetry is lost"]
 
 
-def test_an_outbox_goes_on_after_a_call_that_raised(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_outbox_goes_on_after_a_call_that_raised(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise error
+
     outbox, done = Outbox(), list[str]()
-    outbox.put(lambda: 1 / 0)
-    outbox.put(lambda: 1 / 0)
+    outbox.put(fail)
+    outbox.put(fail)
     outbox.put(lambda: done.append("after"))
     assert (outbox.flush(10), done) == (True, ["after"])
     assert [record.message.split(":")[0] for record in caplog.records] == ["telemetry failed"]
