@@ -335,8 +335,10 @@ def _summarised(state: Compacting, cut: int, text: str, draft: Draft, ctx: Conte
         notices.Compacted(before=shown, after=shown - old + message_size(summary), at=draft.at),
     )
     if state.reason is CompactReason.MAX_TOKENS:
-        # The history ends with what the model got out; it goes on when it is asked to.
-        draft.add(AppendMessage(message=user(model_messages.CONTINUE, ctx.now)))
+        # The history ends with what the model got out; it goes on when it is asked to. The rest of an output
+        # would be no output.
+        go_on = model_messages.CONTINUE if ctx.config.output is None else model_messages.CONTINUE_TO_OUTPUT
+        draft.add(AppendMessage(message=user(go_on, ctx.now)))
     return draft.to(Thinking(stage=Go()))
 
 

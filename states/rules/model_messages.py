@@ -19,6 +19,7 @@ CUT_OFF = "Not run: the answer ended before its calls could be trusted."
 MAY_HAVE_RUN = "Interrupted while this tool was running: it may have run."
 LOST = "The process stopped while this tool was running: it may have run. Check before running it again."
 CONTINUE = "Continue where you left off."
+CONTINUE_TO_OUTPUT = "The answer was cut. Go on, and give the output as a whole."
 OUTPUT_TAKEN = "The output was received."
 OUTPUT_NOT_TAKEN = (
     "Not taken: another call of this message failed. See its result, then give the output again."

@@ -34,17 +34,18 @@ def answer_in(history: Sequence[Message], name: str) -> str:
     """What the end of *history* gives for an output: the call of the tool *name*, else the text."""
     last = history[-1] if history else None
     # Behind calls stand their results: only a call that was taken has the output.
-    taken = {one.call for one in last.results if one.outcome is Outcome.OK} if last is not None else set()
+    outcomes = {one.call: one.outcome for one in last.results} if last is not None else {}
     if last is not None and last.role is Role.TOOL and len(history) > 1:
         last = history[-2]
     # An answer that is empty is not kept, so the history then ends with what it answers.
     if last is None or last.role is not Role.ASSISTANT:
         return ""
     for call in last.calls:
-        if call.name == name and call.id in taken:
+        if call.name == name and outcomes.get(call.id) is Outcome.OK:
             # Several providers send no text at all for a call without arguments.
             return call.arguments.strip() or "{}"
-    return _final_text(last)
+    # The answer to results that is not kept was empty, and what was said before them is not it.
+    return "" if {*outcomes.values()} - {Outcome.SKIPPED} else _final_text(last)
 
 
 def _final_text(answer: Message) -> str:

@@ -8,7 +8,17 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, Limits, ModelSpec, OnDenial, Policy, Retries, with_output
+from turnwheel.effects.config import (
+    Compaction,
+    Config,
+    Limits,
+    ModelSpec,
+    OnDenial,
+    OnMaxTokens,
+    Policy,
+    Retries,
+    with_output,
+)
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Deny, Failure
 from turnwheel.effects.history import CallPiece
@@ -178,6 +188,32 @@ def test_a_refusal_and_a_cut_answer_are_no_outputs() -> None:
         run = MachineHarness(asked(), "who?")
         run.say(ANN, stop=stop)
         assert given(run) == (reason, "")
+
+
+def test_a_cut_answer_is_not_continued_but_given_anew() -> None:
+    """The rest of an object would be no object."""
+    settings = asked(
+        model=ModelSpec(name="wire:model", window=1_000),
+        policy=Policy(on_max_tokens=OnMaxTokens.COMPACT),
+        compaction=Compaction(keep=0.01),
+    )
+    run = MachineHarness(settings, "who? " * 200)
+    run.say(ANN[:9] * 6, stop=StopReason.MAX_TOKENS)
+    assert run.label == "compacting.summary"
+    run.say("They asked who.")
+    assert run.talk[-1] == ("user", "The answer was cut. Go on, and give the output as a whole.")
+    run.say(ANN)
+    assert given(run) == ("end_turn", ANN)
+
+
+def test_an_empty_answer_is_no_output_whatever_was_said_before() -> None:
+    run = MachineHarness(asked(), "who?")
+    run.say(ANN, *calls("look"))
+    run.end("look")
+    run.say("")
+    assert (
+        run.talk[-1][1] == "The output is not right: there is none. Answer with the whole JSON object again."
+    )
 
 
 # The class has the last word
