@@ -290,15 +290,14 @@ class UserSent(_Input):
     A prompt came, for a run of its own. *id* is the sender's own.
 
     *sender* is who and through which channel, in free words: prompts of one sender may become one. *trace* is
-    the ``traceparent`` of the span that it was sent in, empty for none. *output* is what its run comes to,
-    None for what is usual where it runs.
+    the ``traceparent`` of the span that it was sent in, empty for none. *output* is what its run comes to.
     """
 
     text: str
     files: tuple[Binary, ...] = ()
     sender: str = ""
     trace: str = ""
-    output: OutputWish | None = None
+    output: OutputWish = OutputWish()
 
 
 @final

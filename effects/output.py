@@ -66,6 +66,7 @@ class OutputSpec:
 @final
 @attrs.frozen(kw_only=True)
 class OutputWish:
-    """What a prompt wants its run to come to: the output of *spec*, or text where that is None."""
+    """What a prompt wants its run to come to: the output of *spec* or text, if it *asked* for any."""
 
+    asked: bool = False
     spec: OutputSpec | None = None

@@ -49,7 +49,7 @@ class Mail:
     An input that waits. *id* is its sender's, *how* says when one that steers is read.
 
     *trace* is the ``traceparent`` of the span that it was sent in. *output* is what a prompt wants its run to
-    come to, None for what is usual.
+    come to.
     """
 
     lane: MailKind
@@ -60,7 +60,7 @@ class Mail:
     sender: str = ""
     how: Steering = Steering.AFTER_TOOL
     trace: str = ""
-    output: OutputWish | None = None
+    output: OutputWish = OutputWish()
 
     @classmethod
     def of(cls, event: UserSent | UserSteered) -> Mail:

@@ -47,7 +47,7 @@ class Input:
     A text with its *files*; *id* is the sender's own, *sender* names the person and the channel.
 
     *trace* is the ``traceparent`` of the span that it is sent in, and *output* what the run of a prompt comes
-    to, None for what is usual.
+    to.
     """
 
     text: str = attrs.field(converter=_text)
@@ -55,7 +55,7 @@ class Input:
     files: tuple[effects.Binary, ...] = attrs.field(default=(), converter=_as_files)
     sender: str = attrs.field(default="", converter=_sender)
     trace: str = ""
-    output: effects.OutputWish | None = None
+    output: effects.OutputWish = effects.OutputWish()
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.

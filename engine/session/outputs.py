@@ -53,7 +53,7 @@ def want(output: AnyKind, prompt: P, environment: Environment) -> P:
     if spec is not None and made is not None:
         environment.wants.ask(prompt.id, spec, made)
     # In the journal with the prompt: another process may be the one that begins its run.
-    return attrs.evolve(prompt, output=OutputWish(spec=spec))
+    return attrs.evolve(prompt, output=OutputWish(asked=True, spec=spec))
 
 
 def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
@@ -110,7 +110,7 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output
     first = first_prompt(log, prompt)
-    return environment.config.output if first is None or first.output is None else first.output.spec
+    return environment.config.output if first is None or not first.output.asked else first.output.spec
 
 
 def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ...effects import errors
 from ...effects.config import ToolKind
 from ...effects.events import ControlReceived, UserSent, UserSteered
+from ...effects.output import OutputWish
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
 from ..journal.entries import Posted
@@ -86,9 +87,8 @@ async def check_repeat(log: SessionLog, repeat: Input) -> None:
 
 def _said(sent: UserSent | UserSteered | Input) -> tuple[object, ...]:
     """What has to be equal in two inputs with one id; how models are asked may differ between processes."""
-    wish = None if isinstance(sent, UserSteered) else sent.output
-    wanted = wish and (wish.spec and wish.spec.schema)
-    return sent.text, sent.files, wish is None, wanted
+    wish = OutputWish() if isinstance(sent, UserSteered) else sent.output
+    return sent.text, sent.files, wish.asked, wish.spec and wish.spec.schema
 
 
 def left_unfinished(log: SessionLog) -> errors.SessionBusy:

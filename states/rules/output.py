@@ -18,7 +18,7 @@ from .schema import arguments_of, problem, without_nulls
 FENCE = "```"
 
 # A fence that ends what is shown, on a line of its own.
-_CLOSING = re.compile(rf"\n[ \t]*{FENCE}")
+_LAST_FENCE = re.compile(rf"\n[ \t]*{FENCE}")
 
 
 @final
@@ -78,7 +78,7 @@ def _bare(text: str) -> str:
     if bare.startswith("{") or not fence:
         return bare
     # A string in JSON has no line ends, so a fence inside of it begins no line.
-    closing = _CLOSING.search(rest)
+    closing = _LAST_FENCE.search(rest)
     end = closing.start() if closing else rest.rfind(FENCE)
     if end < 0 or (closing and FENCE in rest[closing.end() :]):
         return bare
