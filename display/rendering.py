@@ -401,6 +401,7 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     **dict.fromkeys((records.SetInstructions, records.AddContext), _of("text")),
     # Notices
     **dict.fromkeys((notices.TextDelta, notices.ReasoningDelta, notices.ToolOutput), _of("text")),
+    notices.OutputDelta: lambda value: short(json.dumps(value.partial, ensure_ascii=False)),
     **dict.fromkeys((notices.SettingRefused, notices.InputBlocked), _of("reason")),
     notices.Warned: _of("text"),
     # The message is told where it enters the history.

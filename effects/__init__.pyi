@@ -152,6 +152,7 @@ from .notices import (
     ModelCalled as ModelCalled,
     Notice as Notice,
     NoticesMissed as NoticesMissed,
+    OutputDelta as OutputDelta,
     ReasoningDelta as ReasoningDelta,
     RequestDelayed as RequestDelayed,
     ResultsCleared as ResultsCleared,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeGuard, cast, final, get_args
+from typing import Any, TypeGuard, cast, final, get_args
 
 import attrs
 
@@ -270,6 +270,19 @@ class CallDelta(_Noticed):
     index: int
     tool: str = ""
     arguments: str = ""
+
+
+@final
+@attrs.frozen
+class OutputDelta(_Noticed):
+    """
+    The output of the run as far as the model has written it: plain JSON, as Python reads it.
+
+    *partial* is a beginning of the output: its texts, lists and objects may go on. It is no value of the type
+    that was asked for, and the whole output is in `RunEnded`.
+    """
+
+    partial: Any
 
 
 @final
@@ -595,7 +608,7 @@ _OfRun = (
 )
 _OfInput = InputReceived | InputTaken | InputBlocked | InputDropped | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
-_OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | AnswerDropped | AnswerKept
+_OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | OutputDelta | AnswerDropped | AnswerKept
 _OfTries = AnswerFailed | RetryScheduled | RequestDelayed | FallbackUsed
 _OfHistory = ResultsCleared | CompactionStarted | SummaryEnded | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
@@ -605,7 +618,7 @@ _OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfTries | _OfHistory | _OfCalls | _OfQuestions
 
 # Pieces of an answer.
-Delta = TextDelta | ReasoningDelta | CallDelta
+Delta = TextDelta | ReasoningDelta | CallDelta | OutputDelta
 
 # The notices that complete the text of an answer; others, such as an input, do not wait for it.
 ENDS = TurnEnded | AnswerKept | RunEnded

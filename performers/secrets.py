@@ -299,3 +299,46 @@ def mask(text: str, known: Mapping[str, str]) -> str:
         if value in text:
             text = text.replace(value, known[value])
     return text
+
+
+def mask_values(value: Json, known: Mapping[str, str], *, ends: bool) -> Json:
+    """
+    *value* with the values that are *known* masked in its keys, texts and numbers.
+
+    Unless its last text *ends* there, the beginning of a known value at its end is left out.
+    """
+    match value:
+        case dict():
+            last = next(reversed(value), None)
+            return {
+                mask(key, known): mask_values(each, known, ends=ends or key != last)
+                for key, each in value.items()
+            }
+        case list():
+            return [
+                mask_values(each, known, ends=ends or index < len(value))
+                for index, each in enumerate(value, start=1)
+            ]
+        case str():
+            return mask(value if ends else _without_begun(value, known), known)
+        case int() | float() if not isinstance(value, bool):
+            return known.get(json.dumps(value), value)
+        case _:
+            return value
+
+
+def _without_begun(text: str, known: Iterable[str]) -> str:
+    """*text* without an end that is the beginning of a *known* value."""
+    # Again after each cut: the new end may be the beginning of another one.
+    while begun := max((_begun_in(text, value) for value in known), default=0):
+        text = text[:-begun]
+    return text
+
+
+def _begun_in(text: str, value: str) -> int:
+    """How many of the last characters of *text* are the beginning of *value*, but not all of it."""
+    end = text[max(0, len(text) - len(value) + 1) :]
+    place = end.find(value[0])
+    while place >= 0 and not value.startswith(end[place:]):
+        place = end.find(value[0], place + 1)
+    return 0 if place < 0 else len(end) - place

@@ -185,7 +185,7 @@ class AgUiEvents(StreamedProjection):
         yield {"type": "SUBAGENT_ERROR", "subagentRunId": call, "message": "its end was not seen"}
 
     def aside(self, event: JsonEvent) -> JsonEvent:
-        """A compaction or a warning, as `sse` has it."""
+        """A compaction, a warning or an output under way, as `sse` has it."""
         return {
             "type": "CUSTOM",
             "name": f"turnwheel.{event['type']}",

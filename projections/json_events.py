@@ -36,20 +36,21 @@ def shown(arguments: str, *, hide: bool = False) -> object:
     parsed = arguments_of(arguments)
     if parsed is None:
         return REDACTED if hide else arguments
-    return _plain(parsed, hide=hide)
+    return plain(parsed, hide=hide)
 
 
-def _plain(value: object, depth: int = 0, *, hide: bool) -> object:
+def plain(value: object, depth: int = 0, *, hide: bool) -> object:
+    """*value*, which is JSON, at this *depth* of an event; with *hide* without the values of secrets."""
     match value:
         case dict() | list() if depth == DEEP:
             return "[...]"
         case dict():
             return {
-                key: REDACTED if hide and is_secret(key) else _plain(inner, depth + 1, hide=hide)
+                key: REDACTED if hide and is_secret(key) else plain(inner, depth + 1, hide=hide)
                 for key, inner in value.items()
             }
         case list():
-            return [_plain(inner, depth + 1, hide=hide) for inner in value]
+            return [plain(inner, depth + 1, hide=hide) for inner in value]
         case float() if not isfinite(value):
             return str(value)  # 1e999 is JSON, but the infinity that Python reads is not
         case _:

@@ -14,7 +14,7 @@ from ..effects import notices
 from ..effects.events import Approve, ApproveAlways
 from ..effects.messages import Message, Outcome
 from ..effects.notices import CallDelta, LoopStage, Notice, TextDelta
-from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, shown
+from .json_events import ERROR_ENDS, REASON_WORDS, JsonEvent, plain, shown
 from .run_view import CallNotice, Projection, RunView, compaction_events
 
 # Characters of a result that are sent.
@@ -44,6 +44,8 @@ class SseEvents(Projection):
                 yield {"type": "approved", "resource_type": "tool_call", "preview_id": call}
             case notices.AgentNoticed():
                 yield from _of_child(notice, after)
+            case notices.OutputDelta():
+                yield output_event(notice)
             case notices.AnswerDropped():
                 yield _dropped(before)
             case notices.TurnEnded(message=message) | notices.AnswerKept(message=message):
@@ -59,6 +61,11 @@ def _delta(notice: TextDelta | CallDelta, told: RunView) -> JsonEvent:
     # How much, not what: a secret in a fragment cannot be told from other text.
     of: JsonEvent = {"index": notice.index, "tool_name": told.answer.calls[notice.index].tool}
     return {"type": "tool_call_delta", **of, "characters": len(notice.arguments)}
+
+
+def output_event(notice: notices.OutputDelta) -> JsonEvent:
+    """The output as far as it is written."""
+    return {"type": "output_delta", "partial": plain(notice.partial, hide=True)}
 
 
 # Calls

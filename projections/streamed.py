@@ -22,7 +22,7 @@ from ..effects.messages import Message, Reasoning, Text, ToolCall
 from ..effects.notices import CallDelta, Notice, ReasoningDelta, TextDelta
 from .json_events import Events, JsonEvent
 from .run_view import OpenAnswer, Projection, RunView, compaction_events, follow
-from .sse import warnings_of
+from .sse import output_event, warnings_of
 
 # A question, and the call of the child that has it, or empty.
 OpenQuestions = tuple[tuple[str, notices.ApprovalRequested], ...]
@@ -172,6 +172,8 @@ class StreamedProjection(Projection):
         yield from self.calls(before, notice, after)
         # Between two runs, and while one rests, there is no message that they could stand in.
         if before.begun and not before.waits_for:
+            if isinstance(notice, notices.OutputDelta):
+                yield self.aside(output_event(notice))
             for event in (*compaction_events(before, notice, "tokens"), *warnings_of(before, notice)):
                 yield self.aside(event)
 
@@ -336,5 +338,5 @@ class StreamedProjection(Projection):
         raise NotImplementedError
 
     def aside(self, event: JsonEvent) -> JsonEvent:
-        """A compaction or a warning, as `sse` has it."""
+        """A compaction, a warning or an output under way, as `sse` has it."""
         raise NotImplementedError

@@ -166,7 +166,7 @@ class UiMessageChunks(StreamedProjection):
         yield from ()
 
     def aside(self, event: JsonEvent) -> JsonEvent:
-        """A compaction or a warning, as `sse` has it."""
+        """A compaction, a warning or an output under way, as `sse` has it."""
         rest = {key: value for key, value in event.items() if key != "type"}
         return _data(str(event["type"]).replace("_", "-"), **rest)
 

@@ -30,7 +30,7 @@ from turnwheel.effects.events import Approve
 from turnwheel.effects.history import CallPiece, Rope, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec, OnError
 from turnwheel.effects.messages import Binary
-from turnwheel.effects.notices import AgentNoticed, TextDelta
+from turnwheel.effects.notices import AgentNoticed, OutputDelta, TextDelta
 from turnwheel.effects.output import OutputMode, OutputSpec
 from turnwheel.effects.permissions import PermissionMode, Rule, Verdict
 from turnwheel.effects.records import GrantRule, SetMode
@@ -181,6 +181,9 @@ MADE: dict[type, st.SearchStrategy[Any]] = {
     ),
     SetMode: st.builds(SetMode, mode=st.sampled_from(PermissionMode)),
     Limits: st.builds(Limits, turns=st.none() | st.integers(1, 9)),
+    OutputDelta: st.builds(
+        OutputDelta, st.dictionaries(text, st.lists(st.none() | numbers | text), max_size=3), at=numbers
+    ),
     AgentNoticed: st.builds(
         AgentNoticed, at=numbers, call=text, notice=st.builds(TextDelta, text, at=numbers)
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 from typing_extensions import TypeVar
@@ -15,11 +15,12 @@ from ...effects.requests import DecodeOutput
 from ...states.context import Mail
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import UnionType
 
     from ...effects.events import UserSent
     from ...effects.messages import Binary
+    from ...effects.notices import Notice
     from ...effects.output import OutputSpec
     from ...performers.base import Performers
     from ...performers.output import Output
@@ -111,6 +112,34 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
         return log.state.machine.config.output
     first = first_prompt(log, prompt)
     return environment.config.output if first is None or not first.output.asked else first.output.spec
+
+
+class NoticeFilter(Protocol):
+    """Makes the notices that subscribers get of those of each step."""
+
+    def shown(self, notices: Sequence[Notice], /) -> Sequence[Notice]:
+        """What is shown for the *notices* of a step."""
+        ...
+
+    def rest(self) -> Sequence[Notice]:
+        """What is left at the end of the work."""
+        ...
+
+
+def filter_of(
+    environment: Environment, output: OutputSpec | None, heard: Callable[[], bool]
+) -> NoticeFilter | None:
+    """
+    Makes what subscribers get of the notices of a run that comes to *output*; None where they get these.
+
+    *heard* says whether anybody gets them.
+    """
+    shown = environment.watch.filter()
+    if output is None or shown is not None:
+        return shown
+    from ..partial_outputs import PartialOutputs  # noqa: PLC0415  # as in `want`
+
+    return PartialOutputs(output, environment.redactor, heard)
 
 
 def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:

@@ -38,7 +38,7 @@ from .children import Children
 from .environment import Titles
 from .feed import Feed
 from .lease import SessionLease
-from .outputs import first_prompt
+from .outputs import NoticeFilter, filter_of, first_prompt
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from ...effects import Effect
     from ..core.inputs import Input
     from ..driver import Driver
-    from .completed_texts import CompletedTexts
     from .environment import Environment, OpenSession
     from .run_stream import RunBuffer
     from .session_log import SessionLog
@@ -405,8 +404,9 @@ class Worker:
         if self.drains:
             # Since before there was a driver that could be told.
             driver.drain()
-        shown = self.environment.watch.filter()
         feed, buffer = self.feed, self._buffer
+        output = driver.machine.config.output
+        shown = filter_of(self.environment, output, lambda: buffer is not None or feed.used)
         # Left in reverse order: another owner is looked for until the work has stopped.
         # The inbox is closed and the task not cancelled: the driver then ends between two steps, never inside
         # an append.
@@ -436,7 +436,7 @@ class Worker:
                 await driver.end()
         return await self._driven(driver, shown) and rests
 
-    async def _driven(self, driver: Driver, shown: CompletedTexts | None) -> bool:
+    async def _driven(self, driver: Driver, shown: NoticeFilter | None) -> bool:
         """Show what *shown* has left; whether *driver* ended by itself. Raises what ended its work."""
         if self.use is Use.LEAVING:
             return False

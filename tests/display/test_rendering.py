@@ -212,6 +212,7 @@ LINES: tuple[tuple[Any, str], ...] = (
         "HookAsked request=r-1 hook=stop names=(a)",
     ),
     (notices.Warned(text="a\nb", at=0.0), 'Warned "a\\nb"'),
+    (notices.OutputDelta({"a": ["b\n", None]}, at=0.0), 'OutputDelta {"a": ["b\\n", null]}'),
     (
         notices.TurnEnded(
             request="r-1",

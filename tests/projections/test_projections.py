@@ -64,6 +64,7 @@ from turnwheel.effects.notices import (
     ModelCalled,
     Notice,
     NoticesMissed,
+    OutputDelta,
     ReasoningDelta,
     RequestDelayed,
     ResultsCleared,
@@ -271,6 +272,15 @@ SAMPLES: dict[str, list[Notice]] = {
         CallDelta(0, arguments='":"hush"}', at=0.0),
         CallDelta(1, "put", "2}", at=0.0),
         TextDelta("be it.", at=0.0),
+    ],
+    "an output is told as far as it is written": [
+        *START,
+        TextDelta('{"city": "Rome", ', at=0.0),
+        OutputDelta({"city": "Rome"}, at=0.0),
+        TextDelta('"api_key": "x"}', at=0.0),
+        OutputDelta({"city": "Rome", "api_key": "x"}, at=0.0),
+        turn(1, StopReason.END_TURN, Text(text='{"city": "Rome", "api_key": "x"}')),
+        over(DoneReason.END_TURN),
     ],
     "an answer that was cut short is kept": [*CUT, over(DoneReason.INTERRUPTED)],
     "an answer that was cut short comes before what follows: input": [

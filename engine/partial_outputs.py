@@ -1,0 +1,214 @@
+"""
+The output of a run while the model still writes it: `OutputDelta` notices, made of the deltas of an answer.
+
+Theory of operation. The text of the answer, or the arguments of the output tool, are collected from the
+notices of each step. When enough new text has come, all of it is parsed once more by jiter, which takes JSON
+that breaks off. At the end of the answer the output is read as the machine reads it, so the last partial is
+the value that the run comes to, unless that is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, cast, final
+
+from ..effects.notices import ENDS, AnswerDropped, CallDelta, ModelCalled, Notice, OutputDelta, TextDelta
+from ..effects.output import VALUE_KEY, OutputMode, OutputSpec
+from ..states.rules.output import FENCE, candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..effects.secrets import Json
+    from ..performers.redactor import Redactor
+
+# Characters that must have come before the text is parsed again: at least `MIN_GROWTH`, and the text that was
+# parsed last divided by `SHARE`. Each parse begins at the beginning, but the lengths of the parsed texts grow
+# geometrically: a text of n characters costs the parsing of about (1 + SHARE) * n.
+MIN_GROWTH = 32
+SHARE = 8
+
+# Characters that a number or a literal may end in. A number at the end of the text may go on.
+_UNENDED = "0123456789+-.eE"
+
+# Text that is no output, or none yet.
+_NOTHING = object()
+
+
+@final
+class PartialOutputs:
+    """
+    Adds the partial outputs of a run, by its *spec*, to the notices of each step.
+
+    *heard* says whether anybody gets the notices: without that nothing is parsed. *redactor* masks the
+    secrets that the session knows.
+    """
+
+    def __init__(self, spec: OutputSpec, redactor: Redactor | None, heard: Callable[[], bool]) -> None:
+        self._spec = spec
+        self._redactor = redactor
+        self._heard = heard
+        # How the model was asked; None before it is, and for a model that is asked for no output.
+        self._mode: OutputMode | None = None
+        self._answer = OutputText()
+        self._last: object = _NOTHING
+
+    def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
+        """*notices*, and the partial output that they lead to."""
+        passed: list[Notice] = []
+        for notice in notices:
+            if isinstance(notice, ENDS):
+                passed += self._partial(notice.at, whole=True)
+                self._begin(None)
+            elif isinstance(notice, ModelCalled):
+                self._begin(notice.output)
+            elif isinstance(notice, AnswerDropped):
+                # The model is asked again, and its next answer begins anew.
+                self._begin(self._mode)
+            elif isinstance(notice, TextDelta | CallDelta):
+                self._take(notice)
+            passed.append(notice)
+        if notices and self._answer.due:
+            passed += self._partial(notices[-1].at)
+        return passed
+
+    def rest(self) -> Sequence[Notice]:
+        """Nothing is held back."""
+        return ()
+
+    @cached_property
+    def _parse(self) -> Callable[[bytes], object] | None:
+        """Reads JSON that may break off; None without jiter, and then there are no partials."""
+        try:
+            from jiter import from_json  # noqa: PLC0415  # an extra, for runs whose output is watched
+        except ImportError:
+            return None
+        return partial(from_json, partial_mode="trailing-strings", allow_inf_nan=False)
+
+    def _begin(self, mode: OutputMode | None) -> None:
+        self._mode, self._answer, self._last = mode, OutputText(), _NOTHING
+
+    def _take(self, delta: TextDelta | CallDelta) -> None:
+        if isinstance(delta, TextDelta):
+            self._answer.take_text(delta.text)
+        # In the other modes a tool of this name is one of the host's.
+        elif self._mode is OutputMode.TOOL:
+            self._answer.take_call(delta, self._spec.name)
+
+    def _partial(self, at: float, *, whole: bool = False) -> Iterator[OutputDelta]:
+        """The notice of the output so far, if it is another one than the last; *whole*: nothing follows."""
+        if self._mode is None or not self._heard() or self._parse is None:
+            return
+        text = self._answer.parsed()
+        value = _whole(text, self._spec) if whole else _begun(text, self._spec, self._parse)
+        if value is _NOTHING:
+            return
+        if self._redactor is not None:
+            value = self._redactor.partial(cast("Json", value), whole=whole)
+        if self._last is _NOTHING or value != self._last:
+            self._last = value
+            yield OutputDelta(value, at=at)
+
+
+@final
+class OutputText:
+    """What an answer has for an output so far: the arguments of the output tool's call, else its text."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        # The length when it was parsed last.
+        self._parsed = 0
+        # Arguments of calls whose name has not come yet: a few providers send it last.
+        self._unnamed: dict[int, list[str]] = {}
+        # The first call of the output tool, and those of other tools.
+        self._call: int | None = None
+        self._others: set[int] = set()
+
+    @property
+    def due(self) -> bool:
+        """Whether enough came to parse it again."""
+        return self._length - self._parsed >= max(MIN_GROWTH, self._parsed // SHARE)
+
+    def take_text(self, text: str) -> None:
+        """Add *text* of the answer."""
+        if self._call is None:
+            self._take(text)
+
+    def take_call(self, delta: CallDelta, name: str) -> None:
+        """Add *delta* if it is of the first call of the tool *name*."""
+        index = delta.index
+        if delta.tool == name and self._call is None:
+            self._call = index
+            # Text before the call is no output.
+            self._pieces, self._length, self._parsed = [], 0, 0
+            self._take("".join(self._unnamed.pop(index, [])))
+        elif delta.tool:
+            self._others.add(index)
+            self._unnamed.pop(index, None)
+        if index == self._call:
+            self._take(delta.arguments)
+        elif index not in self._others and self._call is None:
+            self._unnamed.setdefault(index, []).append(delta.arguments)
+
+    def _take(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+
+    def parsed(self) -> str:
+        """All of it, which is parsed now."""
+        self._parsed = self._length
+        text = "".join(self._pieces)
+        self._pieces = [text]
+        # Several providers send no text at all for a call without arguments.
+        return text if text.strip() or self._call is None else "{}"
+
+
+def _whole(text: str, spec: OutputSpec) -> object:
+    """The output that the complete answer *text* is by *spec*."""
+    given = candidate(text, spec)
+    return _NOTHING if given.fault else _unwrapped(json.loads(given.text), spec)
+
+
+def _begun(text: str, spec: OutputSpec, parse: Callable[[bytes], object]) -> object:
+    """The output, as far as it is there, in the *text* of an answer that goes on."""
+    begun = _json_in(text).rstrip(_UNENDED)
+    if not begun:
+        return _NOTHING
+    try:
+        value = parse(begun.encode(errors="surrogatepass"))
+    except ValueError:
+        # Wrong JSON: the model is asked again.
+        return _NOTHING
+    return _unwrapped(_without_nulls(value), spec)
+
+
+def _json_in(text: str) -> str:
+    """*text* from its JSON object on, which begins it or stands in its first fence; empty before that."""
+    bare = text.lstrip()
+    if not bare.startswith("{"):
+        _, _, bare = bare.partition(FENCE)
+        _, brace, rest = bare.partition("{")
+        return brace + rest
+    return bare
+
+
+def _without_nulls(value: object) -> object:
+    """*value* without properties that are null."""
+    # By a strict schema null may stand for a property that is left out. Which of them the output has is known
+    # when it is complete.
+    match value:
+        case dict():
+            return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        case list():
+            return [_without_nulls(each) for each in value]
+        case _:
+            return value
+
+
+def _unwrapped(value: object, spec: OutputSpec) -> object:
+    """The output in *value*, which may be the only property of an object."""
+    if not spec.wrapped:
+        return value
+    return value.get(VALUE_KEY, _NOTHING) if isinstance(value, dict) else _NOTHING
