@@ -13,27 +13,37 @@ import json
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast, final
 
-from ..effects.notices import ENDS, AnswerDropped, CallDelta, ModelCalled, Notice, OutputDelta, TextDelta
+from ..effects.notices import (
+    AnswerDropped,
+    CallDelta,
+    ModelCalled,
+    Notice,
+    OutputDelta,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+)
 from ..effects.output import VALUE_KEY, OutputMode, OutputSpec
-from ..states.rules.output import FENCE, candidate
+from ..states.rules.output import FENCE, answer_in, candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ..effects.messages import Message
     from ..effects.secrets import Json
     from ..performers.redactor import Redactor
 
-# Characters that must have come before the text is parsed again: at least `MIN_GROWTH`, and the text that was
-# parsed last divided by `SHARE`. Each parse begins at the beginning, but the lengths of the parsed texts grow
-# geometrically: a text of n characters costs the parsing of about (1 + SHARE) * n.
+# Characters that must have come before the text is parsed again: at least `MIN_GROWTH`, and the length that
+# was parsed last divided by `GROWTH_SHARE`. Each parse begins at the beginning, but these lengths grow
+# geometrically: an answer of n characters costs the parsing of about (1 + GROWTH_SHARE) * n.
 MIN_GROWTH = 32
-SHARE = 8
+GROWTH_SHARE = 8
 
 # Characters that a number or a literal may end in. A number at the end of the text may go on.
 _UNENDED = "0123456789+-.eE"
 
 # Text that is no output, or none yet.
-_NOTHING = object()
+_NO_OUTPUT = object()
 
 
 @final
@@ -41,7 +51,7 @@ class PartialOutputs:
     """
     Adds the partial outputs of a run, by its *spec*, to the notices of each step.
 
-    *heard* says whether anybody gets the notices: without that nothing is parsed. *redactor* masks the
+    *heard* says whether the notices have a reader: without one nothing is parsed. *redactor* masks the
     secrets that the session knows.
     """
 
@@ -52,21 +62,21 @@ class PartialOutputs:
         # How the model was asked; None before it is, and for a model that is asked for no output.
         self._mode: OutputMode | None = None
         self._answer = OutputText()
-        self._last: object = _NOTHING
+        self._last: object = _NO_OUTPUT
 
     def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices*, and the partial output that they lead to."""
         passed: list[Notice] = []
         for notice in notices:
-            if isinstance(notice, ENDS):
-                passed += self._partial(notice.at, whole=True)
+            if isinstance(notice, TurnEnded):
+                passed += self._partial(notice.at, notice.message)
                 self._begin(None)
             elif isinstance(notice, ModelCalled):
                 self._begin(notice.output)
             elif isinstance(notice, AnswerDropped):
                 # The model is asked again, and its next answer begins anew.
                 self._begin(self._mode)
-            elif isinstance(notice, TextDelta | CallDelta):
+            elif isinstance(notice, TextDelta | ReasoningDelta | CallDelta):
                 self._take(notice)
             passed.append(notice)
         if notices and self._answer.due:
@@ -87,26 +97,30 @@ class PartialOutputs:
         return partial(from_json, partial_mode="trailing-strings", allow_inf_nan=False)
 
     def _begin(self, mode: OutputMode | None) -> None:
-        self._mode, self._answer, self._last = mode, OutputText(), _NOTHING
+        self._mode, self._answer, self._last = mode, OutputText(), _NO_OUTPUT
 
-    def _take(self, delta: TextDelta | CallDelta) -> None:
+    def _take(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         if isinstance(delta, TextDelta):
             self._answer.take_text(delta.text)
+            return
+        self._answer.end_text()
         # In the other modes a tool of this name is one of the host's.
-        elif self._mode is OutputMode.TOOL:
+        if isinstance(delta, CallDelta) and self._mode is OutputMode.TOOL:
             self._answer.take_call(delta, self._spec.name)
 
-    def _partial(self, at: float, *, whole: bool = False) -> Iterator[OutputDelta]:
-        """The notice of the output so far, if it is another one than the last; *whole*: nothing follows."""
+    def _partial(self, at: float, answer: Message | None = None) -> Iterator[OutputDelta]:
+        """The notice of the output so far, if it is another one than the last; *answer* is complete."""
         if self._mode is None or not self._heard() or self._parse is None:
             return
-        text = self._answer.parsed()
-        value = _whole(text, self._spec) if whole else _begun(text, self._spec, self._parse)
-        if value is _NOTHING:
+        if answer is not None:
+            value = _whole(answer, self._spec, by_tool=self._mode is OutputMode.TOOL)
+        else:
+            value = _begun(self._answer.parsed(), self._spec, self._parse)
+        if value is _NO_OUTPUT:
             return
         if self._redactor is not None:
-            value = self._redactor.partial(cast("Json", value), whole=whole)
-        if self._last is _NOTHING or value != self._last:
+            value = self._redactor.partial(cast("Json", value), whole=answer is not None)
+        if self._last is _NO_OUTPUT or value != self._last:
             self._last = value
             yield OutputDelta(value, at=at)
 
@@ -118,6 +132,8 @@ class OutputText:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
+        # How many of the pieces are of earlier texts: thinking or calls may stand between two texts.
+        self._earlier = 0
         # The length when it was parsed last.
         self._parsed = 0
         # Arguments of calls whose name has not come yet: a few providers send it last.
@@ -129,12 +145,17 @@ class OutputText:
     @property
     def due(self) -> bool:
         """Whether enough came to parse it again."""
-        return self._length - self._parsed >= max(MIN_GROWTH, self._parsed // SHARE)
+        return self._length - self._parsed >= max(MIN_GROWTH, self._parsed // GROWTH_SHARE)
 
     def take_text(self, text: str) -> None:
         """Add *text* of the answer."""
         if self._call is None:
             self._take(text)
+
+    def end_text(self) -> None:
+        """Count the text that follows as another one."""
+        if self._call is None:
+            self._earlier = len(self._pieces)
 
     def take_call(self, delta: CallDelta, name: str) -> None:
         """Add *delta* if it is of the first call of the tool *name*."""
@@ -142,7 +163,7 @@ class OutputText:
         if delta.tool == name and self._call is None:
             self._call = index
             # Text before the call is no output.
-            self._pieces, self._length, self._parsed = [], 0, 0
+            self._pieces, self._earlier, self._length, self._parsed = [], 0, 0, 0
             self._take("".join(self._unnamed.pop(index, [])))
         elif delta.tool:
             self._others.add(index)
@@ -157,30 +178,32 @@ class OutputText:
         self._length += len(text)
 
     def parsed(self) -> str:
-        """All of it, which is parsed now."""
+        """The JSON in it so far, which is parsed now."""
         self._parsed = self._length
-        text = "".join(self._pieces)
-        self._pieces = [text]
-        # Several providers send no text at all for a call without arguments.
-        return text if text.strip() or self._call is None else "{}"
+        earlier, last = "".join(self._pieces[: self._earlier]), "".join(self._pieces[self._earlier :])
+        self._pieces, self._earlier = [earlier, last], 1
+        # A model may comment on its work before it answers.
+        return _json_in(earlier + last) or _json_in(last)
 
 
-def _whole(text: str, spec: OutputSpec) -> object:
-    """The output that the complete answer *text* is by *spec*."""
+def _whole(answer: Message, spec: OutputSpec, *, by_tool: bool) -> object:
+    """The output that *answer* gives by *spec*, as the machine reads it."""
+    calls = [call for call in answer.calls if call.name == spec.name] if by_tool else []
+    text = (calls[0].arguments.strip() or "{}") if calls else answer_in([answer], spec.name)
     given = candidate(text, spec)
-    return _NOTHING if given.fault else _unwrapped(json.loads(given.text), spec)
+    return _NO_OUTPUT if given.fault else _unwrapped(json.loads(given.text), spec)
 
 
 def _begun(text: str, spec: OutputSpec, parse: Callable[[bytes], object]) -> object:
-    """The output, as far as it is there, in the *text* of an answer that goes on."""
-    begun = _json_in(text).rstrip(_UNENDED)
+    """The output, as far as it is there, in *text*, which is JSON that goes on."""
+    begun = text.rstrip(_UNENDED)
     if not begun:
-        return _NOTHING
+        return _NO_OUTPUT
     try:
         value = parse(begun.encode(errors="surrogatepass"))
     except ValueError:
         # Wrong JSON: the model is asked again.
-        return _NOTHING
+        return _NO_OUTPUT
     return _unwrapped(_without_nulls(value), spec)
 
 
@@ -211,4 +234,4 @@ def _unwrapped(value: object, spec: OutputSpec) -> object:
     """The output in *value*, which may be the only property of an object."""
     if not spec.wrapped:
         return value
-    return value.get(VALUE_KEY, _NOTHING) if isinstance(value, dict) else _NOTHING
+    return value.get(VALUE_KEY, _NO_OUTPUT) if isinstance(value, dict) else _NO_OUTPUT

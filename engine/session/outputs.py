@@ -132,7 +132,7 @@ def filter_of(
     """
     Makes what subscribers get of the notices of a run that comes to *output*; None where they get these.
 
-    *heard* says whether anybody gets them.
+    *heard* says whether they have a reader.
     """
     shown = environment.watch.filter()
     if output is None or shown is not None:

@@ -16,11 +16,12 @@ from hypothesis import given, strategies as st
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.effects import CallModel, Notice, OutputDelta, OutputMode, OutputSpec
-from turnwheel.effects.messages import Message, Role, StopReason
+from turnwheel.effects.messages import Message, Role, StopReason, Text, ToolCall
 from turnwheel.effects.notices import (
     AnswerDropped,
     CallDelta,
     ModelCalled,
+    ReasoningDelta,
     RunEnded,
     TextDelta,
     TurnEnded,
@@ -57,9 +58,15 @@ def asked(mode: OutputMode | None) -> ModelCalled:
     return ModelCalled(request="r", model="m", attempt=1, output=mode, at=0.0)
 
 
-def ended(at: float = 0.0) -> TurnEnded:
-    answer = Message(role=Role.ASSISTANT, parts=())
-    return TurnEnded(request="r", turn=1, message=answer, stop=StopReason.END_TURN, usage=Usage(), at=at)
+def ended(*parts: str | ToolCall) -> TurnEnded:
+    """The end of an answer of these texts and calls."""
+    made = [Text(text=part) if isinstance(part, str) else part for part in parts]
+    answer = Message(role=Role.ASSISTANT, parts=tuple(made))
+    return TurnEnded(request="r", turn=1, message=answer, stop=StopReason.END_TURN, usage=Usage(), at=0.0)
+
+
+def called(arguments: str, name: str = "result") -> ToolCall:
+    return ToolCall(id="c", wire_id="w", name=name, arguments=arguments)
 
 
 def text(part: str) -> TextDelta:
@@ -118,14 +125,14 @@ WRITTEN = st.sampled_from([{}, {"ensure_ascii": False}, {"indent": 2}, {"separat
 def each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of an answer is parsed."""
     monkeypatch.setattr(partial_outputs, "MIN_GROWTH", 1)
-    monkeypatch.setattr(partial_outputs, "SHARE", 1_000_000)
+    monkeypatch.setattr(partial_outputs, "GROWTH_SHARE", 1_000_000)
 
 
 def partials_of_pieces(steps: Sequence[Sequence[Notice]], spec: OutputSpec = ANY_OBJECT) -> list[Any]:
     """As `partials_of`, with `each_piece`, which a test of many examples cannot use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial_outputs, "MIN_GROWTH", 1)
-        patch.setattr(partial_outputs, "SHARE", 1_000_000)
+        patch.setattr(partial_outputs, "GROWTH_SHARE", 1_000_000)
         return partials_of(steps, spec)
 
 
@@ -143,7 +150,8 @@ def test_each_partial_is_a_beginning_of_the_output_and_the_last_is_all_of_it(
     deltas: list[Notice] = [text(piece) for piece in pieces]
     if mode is OutputMode.TOOL:
         deltas = [CallDelta(0, "result", at=0.0), *[CallDelta(0, "", piece, at=0.0) for piece in pieces]]
-    steps: list[list[Notice]] = [[asked(mode)], *[[delta] for delta in deltas], [ended()]]
+    steps: list[list[Notice]] = [[asked(mode)], *[[delta] for delta in deltas]]
+    steps.append([ended(called(written) if mode is OutputMode.TOOL else written)])
     partials = partials_of_pieces(steps)
     assert all(begins(partial, value) for partial in partials[:-1])
     assert all(begins(one, other) for one, other in pairwise(partials[:-1]))
@@ -153,8 +161,10 @@ def test_each_partial_is_a_beginning_of_the_output_and_the_last_is_all_of_it(
 
 @given(value=VALUES, places=CUTS)
 def test_what_is_no_object_is_told_without_the_object_around_it(value: Any, places: list[int]) -> None:
-    pieces = cut(json.dumps({"value": value}), places)
-    steps = [[asked(OutputMode.NATIVE)], *[[text(piece)] for piece in pieces], [ended()]]
+    written = json.dumps({"value": value})
+    steps: list[list[Notice]] = [[asked(OutputMode.NATIVE)]]
+    steps += [[text(piece)] for piece in cut(written, places)]
+    steps.append([ended(written)])
     partials = partials_of_pieces(steps, WRAPPED)
     assert all(begins(partial, value) for partial in partials[:-1])
     assert partials[-1] == value
@@ -171,7 +181,7 @@ def test_a_long_answer_costs_a_bounded_number_of_times_its_length(monkeypatch: p
     monkeypatch.setattr(jiter, "from_json", counted)
     written = json.dumps({"words": ["word"] * 20_000})
     steps = [[text(written[at : at + 5])] for at in range(0, len(written), 5)]
-    partials = partials_of([[asked(OutputMode.NATIVE)], *steps, [ended()]])
+    partials = partials_of([[asked(OutputMode.NATIVE)], *steps, [ended(written)]])
     assert sum(lengths) < 10 * len(written)
     assert 40 < len(partials) < 100
     # The text of the first ones grows by few characters.
@@ -194,13 +204,17 @@ def test_a_long_answer_costs_a_bounded_number_of_times_its_length(monkeypatch: p
     ],
 )
 def test_what_may_go_on_is_not_told_before_it_is_known(answer: list[str], partials: list[Any]) -> None:
-    told = partials_of([[asked(OutputMode.NATIVE)], *[[text(each)] for each in answer], [ended()]])
+    told = partials_of(
+        [[asked(OutputMode.NATIVE)], *[[text(each)] for each in answer], [ended("".join(answer))]]
+    )
     assert told[: len(partials)] == partials
 
 
 def test_what_the_machine_refuses_has_no_last_partial() -> None:
     written = '{"title": "a title that is long enough", "lines": "none", "more": NaN}'
-    told = partials_of([[asked(OutputMode.NATIVE)], [text(written[:54])], [text(written[54:])], [ended()]])
+    told = partials_of(
+        [[asked(OutputMode.NATIVE)], [text(written[:54])], [text(written[54:])], [ended(written)]]
+    )
     assert told == [{"title": "a title that is long enough", "lines": "non"}]
 
 
@@ -214,12 +228,12 @@ def test_an_answer_that_is_dropped_and_one_that_is_asked_for_again_begin_anew() 
             [text('{"a": "b')],
             [dropped, asked(mode)],
             [text('{"a": "c')],
-            [text('d"}'), ended()],
+            [text('d"}'), ended('{"a": "cd"}')],
             [Warned(text="again", at=0.0), asked(mode)],
-            [text('{"e": 1}'), ended()],
+            [text('{"e": 1}'), ended('{"e": 1}')],
             # Without an output, as a summary, or an answer that nobody asked for as one.
             [asked(None)],
-            [text('{"f": 1}'), ended()],
+            [text('{"f": 1}'), ended('{"f": 1}')],
         ]
     )
     assert told == [{"a": "b"}, {"a": "c"}, {"a": "cd"}, {"e": 1}]
@@ -235,15 +249,29 @@ def test_of_several_calls_the_first_of_the_output_tool_counts() -> None:
         [CallDelta(1, "result", '1, 2, "', at=0.0), CallDelta(2, "result", '{"b": 1}', at=0.0)],
         [CallDelta(0, "", 'ther": 1}', at=0.0), text("more")],
         [CallDelta(1, "", 'x"]}', at=0.0)],
-        [ended()],
+        [ended("{}", called("{}", "other"), called('{"a": [1, 2, "x"]}'), called('{"b": 1}'))],
     ]
     assert partials_of(steps) == [{"text": 1}, {"a": [1, 2, ""]}, {"a": [1, 2, "x"]}]
     # In another mode a tool of the name of the output is one of the host's.
-    assert partials_of([[asked(OutputMode.NATIVE)], *steps[2:]]) == []
+    assert partials_of([[asked(OutputMode.NATIVE)], *steps[2:-1]]) == []
+
+
+@pytest.mark.usefixtures("each_piece")
+def test_a_text_may_stand_before_that_of_the_output_and_thinking_in_the_middle_of_it() -> None:
+    start: list[Notice] = [asked(OutputMode.NATIVE)]
+    thought: list[Notice] = [ReasoningDelta("hm", at=0.0)]
+    first: list[Notice] = [text("I look.")]
+    begun: list[Notice] = [text('{"a": [{')]
+    rest: list[list[Notice]] = [[text('"b": 1}, ')], [text('{"c": ""')]]
+    grown = [{"a": [{}]}, {"a": [{"b": 1}]}, {"a": [{"b": 1}, {"c": ""}]}]
+    assert partials_of([start, first, thought, begun, *rest]) == grown
+    assert partials_of([start, begun, thought, rest[0], thought, rest[1]]) == grown
 
 
 def test_a_call_without_arguments_is_an_empty_object() -> None:
-    assert partials_of([[asked(OutputMode.TOOL)], [CallDelta(0, "result", at=0.0), ended()]]) == [{}]
+    assert partials_of([[asked(OutputMode.TOOL)], [CallDelta(0, "result", at=0.0), ended(called(""))]]) == [
+        {}
+    ]
 
 
 def test_where_nobody_reads_nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
