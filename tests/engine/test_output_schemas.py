@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -22,9 +23,9 @@ from typing_extensions import TypedDict
 
 from turnwheel import Agent
 from turnwheel.effects.errors import ConfigError
+from turnwheel.effects.notices import OutputDelta
 from turnwheel.effects.output import VALUE_KEY, OutputMode
 from turnwheel.performers import Output
-from turnwheel.performers.models.native_output import strict_form
 from turnwheel.performers.output import OutputForm
 
 # The types
@@ -227,6 +228,108 @@ class Reference:
     ratio: Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
+class Flight(pydantic.BaseModel):
+    flight_number: str
+    price: int = pydantic.Field(gt=0)
+    origin: str = pydantic.Field(description="Three-letter airport code")
+    destination: str = pydantic.Field(description="Three-letter airport code")
+    date: dt.date
+
+
+class Item(pydantic.BaseModel):
+    name: str
+    price: Decimal
+    quantity: int = 1
+
+
+class Bill(pydantic.BaseModel):
+    items: list[Item]
+    total: Decimal
+
+
+class Range(pydantic.BaseModel):
+    start: dt.date | None = None
+    end: dt.date | None = None
+
+
+class Filters(pydantic.BaseModel):
+    published: Range | None = None
+    domains: list[str] = []
+    kind: SearchKind | None = None
+
+
+class FilteredSearch(pydantic.BaseModel):
+    rewritten_query: str
+    filters: Filters = Filters()
+    limit: int | None = None
+
+
+class Comparison(pydantic.BaseModel):
+    column: str
+    operator: Literal["=", "<", ">"]
+    value: str | float
+
+
+class Condition(pydantic.BaseModel):
+    all_of: list[Comparison | Condition]
+
+
+class Entity(pydantic.BaseModel):
+    id: int
+    label: str
+    color: Literal["blue", "red"] = "blue"
+
+
+class Relation(pydantic.BaseModel):
+    source: int
+    target: int
+    label: str
+
+
+class KnowledgeGraph(pydantic.BaseModel):
+    nodes: list[Entity] | None = []
+    edges: list[Relation] | None = []
+
+
+class MaybeUser(pydantic.BaseModel):
+    result: UserDetail | None = None
+    error: bool = False
+    message: str | None = None
+
+
+class Click(pydantic.BaseModel):
+    action: Literal["click"]
+    selector: str
+
+
+class Type(pydantic.BaseModel):
+    action: Literal["type"]
+    selector: str
+    text: str
+
+
+class Plan(pydantic.BaseModel):
+    thought: str
+    actions: list[Click | Type]
+
+
+class Urgency(enum.StrEnum):
+    HIGH = "High"
+    LOW = "Low"
+
+
+class ActionItem(pydantic.BaseModel):
+    id: int
+    name: str
+    priority: Urgency
+    assignees: list[str]
+    depends_on: list[int] | None = None
+
+
+class ActionItems(pydantic.BaseModel):
+    items: list[ActionItem]
+
+
 Label = Literal["spam", "urgent", "bug"]
 
 
@@ -359,6 +462,89 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
         Reference(UUID(int=7), 0.25),
         {"id": "00000000-0000-0000-0000-000000000007", "ratio": 0.25},
     ),
+    "a flight": (
+        Flight,
+        Flight(flight_number="BA 7", price=120, origin="LHR", destination="FCO", date=dt.date(2026, 11, 3)),
+        {
+            "flight_number": "BA 7",
+            "price": 120,
+            "origin": "LHR",
+            "destination": "FCO",
+            "date": "2026-11-03",
+        },
+    ),
+    "a bill": (
+        Bill,
+        Bill(items=[Item(name="tea", price=Decimal("2.50"), quantity=2)], total=Decimal("5.00")),
+        {"items": [{"name": "tea", "price": "2.50", "quantity": 2}], "total": "5.00"},
+    ),
+    "a search with filters": (
+        FilteredSearch,
+        FilteredSearch(
+            rewritten_query="cats",
+            filters=Filters(published=Range(start=dt.date(2026, 1, 1)), domains=["a.example"]),
+            limit=5,
+        ),
+        {
+            "rewritten_query": "cats",
+            "filters": {"published": {"start": "2026-01-01"}, "domains": ["a.example"]},
+            "limit": 5,
+        },
+    ),
+    "conditions": (
+        Condition,
+        Condition(
+            all_of=[
+                Comparison(column="age", operator=">", value=7.5),
+                Condition(all_of=[Comparison(column="city", operator="=", value="Rome")]),
+            ]
+        ),
+        {
+            "all_of": [
+                {"column": "age", "operator": ">", "value": 7.5},
+                {"all_of": [{"column": "city", "operator": "=", "value": "Rome"}]},
+            ]
+        },
+    ),
+    "a knowledge graph": (
+        KnowledgeGraph,
+        KnowledgeGraph(
+            nodes=[Entity(id=1, label="Ann"), Entity(id=2, label="Bo", color="red")],
+            edges=[Relation(source=1, target=2, label="knows")],
+        ),
+        {
+            "nodes": [{"id": 1, "label": "Ann", "color": "blue"}, {"id": 2, "label": "Bo", "color": "red"}],
+            "edges": [{"source": 1, "target": 2, "label": "knows"}],
+        },
+    ),
+    "a user or why there is none": (
+        MaybeUser,
+        MaybeUser(error=True, message="no user is named"),
+        {"result": None, "error": True, "message": "no user is named"},
+    ),
+    "actions": (
+        Plan,
+        Plan(
+            thought="log in",
+            actions=[
+                Type(action="type", selector="#name", text="ann"),
+                Click(action="click", selector="#go"),
+            ],
+        ),
+        {
+            "thought": "log in",
+            "actions": [
+                {"action": "type", "selector": "#name", "text": "ann"},
+                {"action": "click", "selector": "#go"},
+            ],
+        },
+    ),
+    "action items": (
+        ActionItems,
+        ActionItems(items=[ActionItem(id=1, name="Fix", priority=Urgency.HIGH, assignees=["Ann"])]),
+        {"items": [{"id": 1, "name": "Fix", "priority": "High", "assignees": ["Ann"]}]},
+    ),
+    "a score": (float, 0.75, 0.75),
     "labels": (Labels, Labels(["spam", "bug"], 0.9), {"labels": ["spam", "bug"], "confidence": 0.9}),
     "a sentiment": (Literal["good", "bad"], "good", "good"),
     "an enum": (SearchKind, SearchKind.EMAIL, "email"),
@@ -370,6 +556,31 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "counts": (dict[str, int], {"a": 1, "b": 2}, {"a": 1, "b": 2}),
     "a number or a text": (int | str, "seven", "seven"),
     "a schema": (SCHEMA, {"city": "Rome", "country": "Italy"}, {"city": "Rome", "country": "Italy"}),
+}
+
+# The types of each row of the table on the page.
+ROWS = {
+    "a dataclass, an attrs class, a struct of msgspec": (
+        *("an invoice", "a user with addresses", "a user without addresses", "search queries"),
+        *("a plan of queries", "facts with quotes", "a ticket", "labels"),
+    ),
+    "a model of pydantic": (
+        *("a model of pydantic", "a search with filters", "a knowledge graph"),
+        *("a user or why there is none", "action items"),
+    ),
+    "a `TypedDict`": ("a typed dictionary",),
+    "named tuples inside of these": ("points",),
+    "dates, decimals and UUIDs inside of these": ("a meeting", "money and time", "a bill"),
+    "bounds, such as `Field(ge=1)`": ("bounds of pydantic", "support", "an id and a ratio", "a flight"),
+    "a union inside of these": ("a tagged union in a field", "a discriminator of pydantic", "actions"),
+    "an enum, a `Literal`": ("a sentiment", "an enum"),
+    "`int`, `float`, `bool`": ("a number", "a score", "yes or no"),
+    "`list[T]`": ("a list of users", "a matrix"),
+    "`T | None`": ("perhaps a user",),
+    "a JSON Schema": ("a schema",),
+    "a class that contains itself": ("a tree", "conditions"),
+    "`dict[str, T]`, also inside of these": ("counts", "a graph"),
+    "a union of several types": ("a tagged union", "success or failure", "a number or a text"),
 }
 
 # The wires: how each says a text, or the arguments of a call where there is a tool.
@@ -460,52 +671,86 @@ def filled(value: Any, schema: dict[str, Any]) -> Any:
     return value
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("mode", OutputMode)
-@pytest.mark.parametrize("name", CASES)
-async def test_an_output_is_asked_for_and_read_as_the_same_value(
-    name: str, mode: OutputMode, wire: str
-) -> None:
-    kind, value, plain = CASES[name]
+# The page: what it says of each type, by the words of its table.
+
+PAGE = Path(__file__).parents[2] / "docs" / "output.md"
+PREFIXES = {"openai:": "openai:gpt-5", "openai-responses:": "openai-responses:gpt-5"} | {
+    "anthropic:": "anthropic:claude-sonnet-4-5"
+}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def page_table() -> dict[str, dict[tuple[str, OutputMode], str]]:
+    """For each type of the page, what it says of it on a wire in a mode."""
+    lines = PAGE.read_text("utf-8").split("\n## Types\n")[1].split("\n## ")[0].splitlines()
+    head, _, *rows = [cells(line) for line in lines if line.startswith("|")]
+    columns = [
+        (PREFIXES[prefix], OutputMode(mode)) for prefix, mode in re.findall(r"`(\S+)` (\w+)", " ".join(head))
+    ]
+    return {first: dict(zip(columns, row, strict=True)) for first, *row in rows}
+
+
+TABLE = page_table()
+
+
+def test_the_page_has_a_cell_for_each_type_in_each_mode_on_each_wire() -> None:
+    assert [*TABLE] == [*ROWS]
+    assert sorted(name for names in ROWS.values() for name in names) == sorted(CASES)
+    for row in TABLE.values():
+        assert row.keys() == {(wire, mode) for wire in WIRES for mode in OutputMode}
+        assert set(row.values()) <= {"yes", "by a tool"}
+
+
+def answering(wire: str, name: str, asked: list[OutputMode]) -> Callable[[httpx.Request], httpx.Response]:
+    """A provider that gives the value *name* in the way it is *asked*, by the schema in the request."""
+    kind, _, plain = CASES[name]
     form = OutputForm.of(kind)
-    strict = None if form.is_union else strict_form(form.schema)
-    output: Output[Any] = Output(kind, mode=mode, name="result")
-    asked: list[dict[str, Any]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         given, tool = {VALUE_KEY: plain} if form.wrapped else plain, ""
-        if mode is OutputMode.NATIVE:
+        if body.get("tools"):
+            asked.append(OutputMode.TOOL)
+            tool, schema = tool_schema(body)
+        elif "response_format" in body or "text" in body or "format" in body.get("output_config", {}):
+            asked.append(OutputMode.NATIVE)
             schema = native_schema(body)
             given = filled(given, schema)
-        elif mode is OutputMode.TOOL:
-            tool, schema = tool_schema(body)
         else:
+            asked.append(OutputMode.PROMPTED)
             schema = prompted_schema(body)
         Draft202012Validator(schema).validate(given)
-        asked.append(schema)
         return httpx.Response(200, text=WIRES[wire](json.dumps(given), tool))
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        if mode is OutputMode.NATIVE and strict is None:
+    return answer
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", OutputMode)
+@pytest.mark.parametrize(("row", "name"), [(row, name) for row, names in ROWS.items() for name in names])
+async def test_an_output_is_asked_for_as_the_page_says_and_read_as_the_same_value(
+    row: str, name: str, mode: OutputMode, wire: str
+) -> None:
+    kind, value, _ = CASES[name]
+    asked: list[OutputMode] = []
+    output: Output[Any] = Output(kind, mode=mode, name="result")
+    wanted = mode if TABLE[row][wire, mode] == "yes" else OutputMode.TOOL
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answering(wire, name, asked))) as client:
+        if wanted is not mode:
             with pytest.raises(ConfigError, match="has no schema that providers take"):
                 Agent(model=wire, client=client, api_key="k", output=output)
-            return
-        agent = Agent(model=wire, client=client, api_key="k", output=output)
-        result = await agent.run("Go")
+            # Without a mode, as most callers have it.
+            output = Output(kind, name="result")
+        session = Agent(model=wire, client=client, api_key="k", output=output).session("s")
+        notices = [notice async for notice in session.stream("Go")]
+        result = session.result()
     assert result.output == value
     assert type(result.output) is type(value)
-    assert (len(asked), result.spent.turns) == (1, 1)
-
-
-def test_few_types_have_no_schema_that_providers_take() -> None:
-    forms = {name: OutputForm.of(kind) for name, (kind, _, _) in CASES.items()}
-    without = {name for name, form in forms.items() if form.is_union or strict_form(form.schema) is None}
-    assert without == {
-        "a tagged union",
-        "success or failure",
-        "a number or a text",
-        "a tree",
-        "a graph",
-        "counts",
-    }
+    assert (asked, result.spent.turns) == ([wanted], 1)
+    # What streams ends in the output, too.
+    *_, partial = [notice.partial for notice in notices if isinstance(notice, OutputDelta)]
+    given = json.loads(result.text)
+    assert partial == (given[VALUE_KEY] if OutputForm.of(kind).wrapped else given)
