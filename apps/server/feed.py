@@ -24,6 +24,7 @@ from ...effects.notices import (
     ENDS,
     AnswerDropped,
     CallDelta,
+    Delta,
     ModelCalled,
     Notice,
     NoticesMissed,
@@ -240,7 +241,7 @@ class FeedReader(StreamReader):
     def _is_open(self, heard: Heard, last: Position) -> bool:
         """Whether *heard*, which is of the moment, is of no answer that the journal told to its end."""
         bound = self._bound
-        if bound is not None and isinstance(bound.notice, ModelCalled) and isinstance(heard.notice, DELTA):
+        if bound is not None and isinstance(bound.notice, ModelCalled) and isinstance(heard.notice, Delta):
             return heard.at >= bound.at
         return heard.at >= last
 

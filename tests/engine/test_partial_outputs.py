@@ -402,6 +402,15 @@ async def test_no_partial_has_a_secret_of_the_session_nor_the_beginning_of_one()
     assert all(map(begins, told, told[1:]))
 
 
+async def test_the_call_of_an_agent_with_secrets_comes_whole_and_so_does_its_output() -> None:
+    kept = {"title": "A note", "lines": ["one of them"], "author": None}
+    one = agent(calls(("note", kept)), tools=[log_in])
+    notices = await streamed(one, Output(Note, name="note"))
+    end = notices[-1]
+    assert isinstance(end, RunEnded)
+    assert outputs(notices) == [kept] == [json.loads(end.output)]
+
+
 # As events
 
 
