@@ -19,6 +19,7 @@ import msgspec
 import pydantic
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its types are another package
+from support.partials import begins
 from typing_extensions import TypedDict
 
 from turnwheel import Agent
@@ -590,31 +591,50 @@ def events(*data: dict[str, Any]) -> str:
     return "".join([f"data: {json.dumps(each)}\n\n" for each in data])
 
 
+def pieces(text: str) -> list[str]:
+    return [text[begin : begin + 20] for begin in range(0, len(text), 20)]
+
+
 def chat(text: str, tool: str) -> str:
-    call = {"index": 0, "id": "c", "function": {"name": tool, "arguments": text}}
-    delta = {"tool_calls": [call]} if tool else {"content": text}
+    def delta(piece: str, **named: Any) -> dict[str, Any]:
+        call = {"index": 0, **named, "function": {"arguments": piece, **({"name": tool} if named else {})}}
+        return {"choices": [{"delta": {"tool_calls": [call]} if tool else {"content": piece}}]}
+
     end: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls" if tool else "stop"}]}
-    return events({"choices": [{"delta": delta}]}, end) + "data: [DONE]\n\n"
+    return events(delta("", id="c"), *map(delta, pieces(text)), end) + "data: [DONE]\n\n"
 
 
 def responses(text: str, tool: str) -> str:
-    item: dict[str, Any] = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": text}]}
+    content: list[Any] = [{"type": "output_text", "text": text}]
+    item: dict[str, Any] = {"type": "message", "id": "m", "content": content}
+    begun: dict[str, Any] = {**item, "content": []}
+    kind = "response.output_text.delta"
+    place: dict[str, Any] = {"item_id": "m", "output_index": 0, "content_index": 0}
     if tool:
         item = {"type": "function_call", "id": "f", "call_id": "c", "name": tool, "arguments": text}
-    return events({"type": "response.completed", "response": {"status": "completed", "output": [item]}})
+        begun = {**item, "arguments": ""}
+        kind, place = "response.function_call_arguments.delta", {"item_id": "f", "output_index": 0}
+    return events(
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        *[{"type": kind, **place, "delta": piece} for piece in pieces(text)],
+        {"type": "response.completed", "response": {"status": "completed", "output": [item]}},
+    )
 
 
 def messages(text: str, tool: str) -> str:
     block = (
         {"type": "tool_use", "id": "c", "name": tool, "input": {}} if tool else {"type": "text", "text": ""}
     )
-    delta = (
-        {"type": "input_json_delta", "partial_json": text} if tool else {"type": "text_delta", "text": text}
-    )
+
+    def delta(piece: str) -> dict[str, Any]:
+        if tool:
+            return {"type": "input_json_delta", "partial_json": piece}
+        return {"type": "text_delta", "text": piece}
+
     return events(
         {"type": "message_start", "message": {"id": "m"}},
         {"type": "content_block_start", "index": 0, "content_block": block},
-        {"type": "content_block_delta", "index": 0, "delta": delta},
+        *[{"type": "content_block_delta", "index": 0, "delta": delta(piece)} for piece in pieces(text)],
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use" if tool else "end_turn"}},
         {"type": "message_stop"},
@@ -750,7 +770,8 @@ async def test_an_output_is_asked_for_as_the_page_says_and_read_as_the_same_valu
     assert result.output == value
     assert type(result.output) is type(value)
     assert (asked, result.spent.turns) == ([wanted], 1)
-    # What streams ends in the output, too.
-    *_, partial = [notice.partial for notice in notices if isinstance(notice, OutputDelta)]
+    # What streams grows to the output.
+    *partials, last = [notice.partial for notice in notices if isinstance(notice, OutputDelta)]
     given = json.loads(result.text)
-    assert partial == (given[VALUE_KEY] if OutputForm.of(kind).wrapped else given)
+    assert last == (given[VALUE_KEY] if OutputForm.of(kind).wrapped else given)
+    assert [partial for partial in partials if not begins(partial, last)] == []

@@ -13,6 +13,7 @@ import attrs
 import jiter
 import pytest
 from hypothesis import given, strategies as st
+from support.partials import begins
 
 from turnwheel import Agent, MemoryStore, tool
 from turnwheel.effects import CallModel, Notice, OutputDelta, OutputMode, OutputSpec
@@ -80,26 +81,6 @@ def partials_of(steps: Sequence[Sequence[Notice]], spec: OutputSpec = ANY_OBJECT
     assert [each for each in told if not isinstance(each, OutputDelta)] == [each for s in steps for each in s]
     assert made.rest() == ()
     return [each.partial for each in told if isinstance(each, OutputDelta)]
-
-
-def begins(partial: Any, whole: Any) -> bool:
-    """Whether *partial* is a beginning of *whole*; properties that are null come with the whole output."""
-    if isinstance(whole, dict):
-        names = [name for name, each in whole.items() if each is not None]
-        return (
-            isinstance(partial, dict)
-            and [*partial] == names[: len(partial)]
-            and all(begins(each, whole[name]) for name, each in partial.items())
-        )
-    if isinstance(whole, list):
-        return (
-            isinstance(partial, list)
-            and len(partial) <= len(whole)
-            and all(map(begins, partial, whole[: len(partial)]))
-        )
-    if isinstance(whole, str):
-        return isinstance(partial, str) and whole.startswith(partial)
-    return type(partial) is type(whole) and bool(partial == whole)
 
 
 PLAIN = (
