@@ -70,7 +70,7 @@ def called(arguments: str, name: str = "result") -> ToolCall:
     return ToolCall(id="c", wire_id="w", name=name, arguments=arguments)
 
 
-def text(part: str) -> TextDelta:
+def text(part: str) -> Notice:
     return TextDelta(part, at=0.0)
 
 
@@ -131,7 +131,8 @@ def test_each_partial_is_a_beginning_of_the_output_and_the_last_is_all_of_it(
     deltas: list[Notice] = [text(piece) for piece in pieces]
     if mode is OutputMode.TOOL:
         deltas = [CallDelta(0, "result", at=0.0), *[CallDelta(0, "", piece, at=0.0) for piece in pieces]]
-    steps: list[list[Notice]] = [[asked(mode)], *[[delta] for delta in deltas]]
+    steps: list[list[Notice]] = [[asked(mode)]]
+    steps += [[delta] for delta in deltas]
     steps.append([ended(called(written) if mode is OutputMode.TOOL else written)])
     partials = partials_of_pieces(steps)
     assert all(begins(partial, value) for partial in partials[:-1])
