@@ -129,6 +129,10 @@ def _part(part: messages.Part | history.Piece) -> str:  # noqa: PLR0911  # one r
             return f"thinking {quoted(part.text)}" + _after(" proof ", part.signature)
         case messages.ToolCall() | history.CallPiece():
             return f"call {part.name} {short(part.arguments)}".rstrip()
+        case messages.ProviderCall():
+            return _spaced("provider call", part.name, short(part.arguments), part.status)
+        case messages.Citation():
+            return f"source {part.url or quoted(part.title)}"
         case messages.Binary():
             # Never the content: it may have megabytes, and no terminal can show it.
             return f"file {part.media_type} of {len(part.data)} bytes"
@@ -404,6 +408,9 @@ WORDING: Final[Mapping[type[Any], Render]] = {
     notices.OutputDelta: lambda value: short(json.dumps(value.partial, ensure_ascii=False)),
     **dict.fromkeys((notices.SettingRefused, notices.InputBlocked), _of("reason")),
     notices.Warned: _of("text"),
+    notices.ProviderCalled: _of("tool", "arguments", "status"),
+    notices.SourceCited: lambda value: _spaced(value.url, quoted(value.title)),
+    notices.CacheMissed: _of("reason", "expected", "cached"),
     # The message is told where it enters the history.
     notices.AnswerKept: _of("request"),
     notices.RetryScheduled: lambda value: f"{_until(value.due)}: {value.failure}",

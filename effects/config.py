@@ -20,8 +20,10 @@ from .permissions import PermissionMode, Rule
 from .request_extras import (
     HeaderPairs,
     JSONObjectText,
+    ProviderTools,
     as_header_pairs,
     as_object_text,
+    as_provider_tools,
     session_field,
     shown_headers,
 )
@@ -131,6 +133,8 @@ class ModelSpec:
     both. A header that logs in names an environment variable: ``{"x-key": "${GATEWAY_KEY}"}``.
     *session_field* takes the name of the session, too, for a proxy that groups requests by it: a field of the
     body such as ``metadata.session_id``, or ``header:NAME``.
+
+    *provider_tools* are tools that the provider runs, each as its API has it: ``{"type": "web_search"}``.
     """
 
     name: str = attrs.field(validator=not_empty)
@@ -152,6 +156,9 @@ class ModelSpec:
         default=JSONObjectText(""), converter=as_object_text, kw_only=True
     )
     session_field: str = attrs.field(default="", validator=session_field, kw_only=True)
+    provider_tools: ProviderTools = attrs.field(
+        default=ProviderTools(()), converter=as_provider_tools, kw_only=True
+    )
     price: Price | None = attrs.field(
         default=None, validator=attrs.validators.optional(of_kind(Price)), kw_only=True
     )
@@ -168,7 +175,7 @@ class ModelSpec:
         if ":" not in name or name.partition(":")[0] == self.name.partition(":")[0]:
             return other
         # A header may hold the key of this one's server.
-        return attrs.evolve(other, extra_headers=(), extra_body="", session_field="")
+        return attrs.evolve(other, extra_headers=(), extra_body="", session_field="", provider_tools=())
 
 
 # What a model does about tools at every answer; another `ModelSpec.tool_choice` is for the first of a run.

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar, final, overload
 
 import attrs
 
-from .messages import Message, Part, ToolResult
+from .messages import Citation, Message, Part, ProviderCall, ToolResult
 
 T = TypeVar("T")
 
@@ -242,7 +242,7 @@ class CallPiece:
 
 
 # Everything a wire's parser can say while an answer streams.
-Piece = TextPiece | ReasoningPiece | CallPiece
+Piece = TextPiece | ReasoningPiece | CallPiece | ProviderCall | Citation
 
 
 def _close(run: list[Piece]) -> Piece:
@@ -257,7 +257,7 @@ def _close(run: list[Piece]) -> Piece:
         return ReasoningPiece("".join([piece.text for piece in thoughts]), thoughts[-1].signature)
     calls = [piece for piece in run if isinstance(piece, CallPiece)]
     return CallPiece(
-        first.index,
+        calls[0].index,
         _first([piece.wire_id for piece in calls]),
         _first([piece.name for piece in calls]),
         "".join([piece.arguments for piece in calls]),

@@ -146,8 +146,43 @@ class Finish:
     detail: str = ""
 
 
+@final
+@attrs.frozen(kw_only=True)
+class ProviderCall:
+    """
+    A call of one of the provider's own tools, which the provider ran: it is over when it is seen here.
+
+    *status* is the provider's word for how it ended. *arguments* and *result* are JSON texts, empty where the
+    provider shows none; a long result is cut. *opaque* is as in `Reasoning`.
+    """
+
+    id: str
+    name: str
+    arguments: str = ""
+    status: str = ""
+    result: str = ""
+    opaque: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Citation:
+    """
+    A source that an answer names, for the characters *start* to *end* of its text.
+
+    *quote* is what the source says. *opaque* is as in `Reasoning`.
+    """
+
+    url: str
+    title: str = ""
+    start: int = 0
+    end: int = 0
+    quote: str = ""
+    opaque: str = ""
+
+
 # Everything a message can hold.
-Part = Text | Reasoning | ToolCall | ToolResult | Binary | Finish
+Part = Text | Reasoning | ToolCall | ToolResult | Binary | ProviderCall | Citation | Finish
 
 
 @final
@@ -169,6 +204,16 @@ class Message:
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in this message, in the model's order."""
         return tuple([part for part in self.parts if isinstance(part, ToolCall)])
+
+    @property
+    def provider_calls(self) -> tuple[ProviderCall, ...]:
+        """The calls of the provider's own tools, in the order in which they ended."""
+        return tuple([part for part in self.parts if isinstance(part, ProviderCall)])
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The sources that the answer names, in its order."""
+        return tuple([part for part in self.parts if isinstance(part, Citation)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:

@@ -287,6 +287,67 @@ class OutputDelta(_Noticed):
 
 @final
 @attrs.frozen(kw_only=True)
+class ProviderCalled(_Noticed):
+    """
+    The provider ran one of its own tools while it answered: no rule and no person was asked here.
+
+    *id* is the provider's, *status* its word for how the call ended. *arguments* and *result* are JSON texts,
+    empty where the provider shows none.
+    """
+
+    id: str
+    tool: str
+    arguments: str = ""
+    status: str = ""
+    result: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SourceCited(_Noticed):
+    """
+    The answer names a source, for the characters *start* to *end* of its text; *quote* is the source's words.
+    """
+
+    url: str
+    title: str = ""
+    start: int = 0
+    end: int = 0
+    quote: str = ""
+
+
+class CacheMissReason(StrEnum):
+    """What changed in the beginning of a prompt that the provider had in its cache."""
+
+    SYSTEM = "system"
+    TOOLS = "tools"
+    SETTINGS = "settings"
+    # The conversation was summarised, so the messages are others.
+    COMPACTED = "compacted"
+    # Old tool results are left out from here on.
+    CLEARED = "cleared"
+    # The prompt begins as the one before: the provider lost it, or did not look.
+    UNCHANGED = "unchanged"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CacheMissed(_Noticed):
+    """
+    The provider read less of a prompt from its cache than the request before had put there, and why.
+
+    Of the *expected* tokens, *cached* came from the cache of the model called *model*.
+    """
+
+    request: str
+    model: str
+    reason: CacheMissReason
+    expected: int
+    cached: int
+
+
+@final
+@attrs.frozen(kw_only=True)
 class AnswerDropped(_Noticed):
     """What was streamed of *request* so far is void: it failed and its text is not part of the history."""
 
@@ -609,13 +670,16 @@ _OfRun = (
 _OfInput = InputReceived | InputTaken | InputBlocked | InputDropped | SettingChanged | SettingRefused
 _OfHooks = HookAsked | HookEnded
 _OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | OutputDelta | AnswerDropped | AnswerKept
+_OfProvider = ProviderCalled | SourceCited | CacheMissed
 _OfTries = AnswerFailed | RetryScheduled | RequestDelayed | FallbackUsed
 _OfHistory = ResultsCleared | CompactionStarted | SummaryEnded | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
 _OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 
 # Everything a watcher can see.
-Notice = _OfRun | _OfInput | _OfHooks | _OfModel | _OfTries | _OfHistory | _OfCalls | _OfQuestions
+Notice = (
+    _OfRun | _OfInput | _OfHooks | _OfModel | _OfProvider | _OfTries | _OfHistory | _OfCalls | _OfQuestions
+)
 
 # Pieces of an answer.
 Delta = TextDelta | ReasoningDelta | CallDelta | OutputDelta
@@ -627,7 +691,7 @@ ENDS = TurnEnded | AnswerKept | RunEnded
 OUTCOMES = InputTaken | InputBlocked | InputDropped | RunLeft | ENDS
 
 # The notices that no journal leads to again: whether they came, and how many, was a matter of the moment.
-PASSING = Delta | ToolOutput | AgentNoticed | RequestDelayed | Ignored | RunLeft
+PASSING = Delta | _OfProvider | ToolOutput | AgentNoticed | RequestDelayed | Ignored | RunLeft
 
 # Everything that a transition can return.
 Effect = Request | Cancel | Record | Notice

@@ -22,6 +22,9 @@ HeaderPairs = NewType("HeaderPairs", tuple[tuple[str, str], ...])
 # The text of a JSON object, or empty.
 JSONObjectText = NewType("JSONObjectText", str)
 
+# The texts of JSON objects, each the spec of a tool that the provider runs.
+ProviderTools = NewType("ProviderTools", tuple[str, ...])
+
 # What stands in the value of a header for an environment variable.
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -89,23 +92,23 @@ def shown_headers(headers: HeaderPairs) -> str:
     return repr({name: "..." for name, _ in headers})
 
 
-def as_object_text(value: Mapping[str, object] | str) -> JSONObjectText:
+def as_object_text(value: Mapping[str, object] | str, what: str = "extra_body") -> JSONObjectText:
     """*value* as the text of a JSON object; `ConfigError` where it is none, or holds a credential."""
     if isinstance(value, str):
         if not value.strip():
             return JSONObjectText("")
-        value = _parsed("extra_body", value)
+        value = _parsed(what, value)
     if not value:
         return JSONObjectText("")
     try:
         text = json.dumps(dict(value), ensure_ascii=False, allow_nan=False, default=_number)
         credentials = [*_credentials(value)]
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"extra_body must be an object that JSON can hold: {error}"
+        msg = f"{what} must be an object that JSON can hold: {error}"
         raise ConfigError(msg) from error
     if credentials:
         fix = "pass api_key, or name an environment variable in extra_headers"
-        msg = f"extra_body: {credentials[0]!r} looks like a credential, and a journal would hold it; {fix}"
+        msg = f"{what}: {credentials[0]!r} looks like a credential, and a journal would hold it; {fix}"
         raise ConfigError(msg)
     return JSONObjectText(text)
 
@@ -139,6 +142,74 @@ def _credentials(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in cast("Iterable[object]", value):
             yield from _credentials(inner)
+
+
+# What the types of tools begin with that a provider describes and its client runs. A call of one would wait
+# for a result that nobody makes: a function is a tool of the agent's own.
+CLIENT_TOOLS = (
+    *("function", "custom", "namespace"),
+    *("computer", "local_shell", "apply_patch", "bash_", "text_editor_", "memory_"),
+)
+
+# The environments of a Responses shell that are the provider's.
+_HOSTED_SHELLS = frozenset({"container_auto", "container_reference"})
+
+
+def as_provider_tools(specs: Iterable[Mapping[str, object] | str] | str) -> ProviderTools:
+    """
+    *specs* of tools that the provider runs, as texts of JSON objects; a text is a JSON list of them.
+
+    Raises `ConfigError` for a spec without a type, or with that of a tool which the client has to run.
+    """
+    if isinstance(specs, str):
+        specs = cast("list[Mapping[str, object]]", _parsed_list(specs)) if specs.strip() else ()
+    if isinstance(specs, Mapping):
+        msg = f"provider_tools must be a list of specs; got one of them (write it as ({dict(specs)!r},))"
+        raise ConfigError(msg)
+    return ProviderTools(tuple([_provider_tool(spec) for spec in specs]))
+
+
+def _parsed_list(text: str) -> list[Any]:
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, list):
+        msg = f"provider_tools must be a JSON list of objects; got {text!r:.100}"
+        raise ConfigError(msg)
+    return parsed
+
+
+def _provider_tool(spec: object) -> str:
+    what = "a spec of provider_tools"
+    if not isinstance(spec, Mapping | str):
+        msg = f"{what} must be a mapping with a 'type'; got {spec!r:.100}"
+        raise ConfigError(msg)
+    text = as_object_text(cast("Mapping[str, object] | str", spec), what)
+    tool = cast("dict[str, Any]", json.loads(text or "{}"))
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind:
+        msg = f"{what} must have a 'type', such as 'web_search'; got {text!r:.100}"
+        raise ConfigError(msg)
+    if fix := _why_not_run(kind, tool):
+        msg = f"provider_tools: the provider does not run {kind!r} by itself; {fix}"
+        raise ConfigError(msg)
+    return text
+
+
+def _why_not_run(kind: str, tool: Mapping[str, Any]) -> str:
+    """What to do about a *tool* whose calls the client has to answer; empty where the provider runs it."""
+    if kind.startswith(CLIENT_TOOLS):
+        return "make it a tool of the agent"
+    environment = tool.get("environment")
+    if kind == "shell" and not (isinstance(environment, dict) and environment.get("type") in _HOSTED_SHELLS):
+        return "give it an environment of the provider's, such as {'type': 'container_auto'}"
+    if kind == "tool_search" and tool.get("execution") == "client":
+        return "leave its execution out"
+    # The provider would ask before each call, in a form that nothing here answers.
+    if kind == "mcp" and tool.get("require_approval") != "never":
+        return "set require_approval to 'never', or connect the server as tools of the agent"
+    return ""
 
 
 def session_field(instance: object, attribute: object, value: str) -> None:  # noqa: ARG001  # as attrs calls validators

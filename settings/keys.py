@@ -22,7 +22,7 @@ import attrs
 
 from ..effects.config import ChildSpec
 from ..effects.permissions import Rule
-from ..effects.request_extras import HeaderPairs, JSONObjectText
+from ..effects.request_extras import HeaderPairs, JSONObjectText, ProviderTools
 from ..effects.validators import not_empty, not_negative, positive, share, share_or_none
 from ..performers.stores.place import StorePlace
 
@@ -179,6 +179,7 @@ KIND_NAMES: Mapping[Any, str] = {
     tuple[tuple[str, str], ...]: "a table of globs by the names of arguments",
     HeaderPairs: "a table of texts by the names of headers",
     JSONObjectText: "a table, or a JSON object as text",
+    ProviderTools: "a list of tables",
 }
 
 # The words that a validator adds.

@@ -25,7 +25,14 @@ import attrs
 from ..effects.config import ChildSpec, Loops, ModelSpec, Policy, Retries
 from ..effects.errors import ConfigError, TooLarge, TurnwheelError
 from ..effects.permissions import ArgumentGlobs, Rule, as_rule
-from ..effects.request_extras import HeaderPairs, JSONObjectText, as_header_pairs, as_object_text
+from ..effects.request_extras import (
+    HeaderPairs,
+    JSONObjectText,
+    ProviderTools,
+    as_header_pairs,
+    as_object_text,
+    as_provider_tools,
+)
 from ..effects.spelling import meant
 from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
@@ -281,13 +288,18 @@ def _object(value: Any) -> JSONObjectText:  # noqa: ANN401  # as above
     return as_object_text(_inline(value))
 
 
+def _provider_tools(value: Any) -> ProviderTools:  # noqa: ANN401  # as above
+    listed = isinstance(value, EnvText) and value.lstrip().startswith("[")
+    return as_provider_tools(cast("list[Mapping[str, object]]", _toml(value)) if listed else value)
+
+
 def _inline(value: Any) -> Any:  # noqa: ANN401  # as above
     """The table that a variable has in TOML; any other value, JSON among them, as it is."""
     return _toml(value) if isinstance(value, EnvText) and value.lstrip().startswith("{") else value
 
 
 # Kinds whose values may hold a credential that was written out; their errors name none.
-CREDENTIAL_KINDS = (HeaderPairs, JSONObjectText, StorePlace)
+CREDENTIAL_KINDS = (HeaderPairs, JSONObjectText, ProviderTools, StorePlace)
 
 # For each kind of setting the types that it is made of, and its maker, which makes None of a wrong value.
 MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = {
@@ -301,6 +313,7 @@ MAKERS: Mapping[Any, tuple[type | tuple[type, ...], Callable[[Any], object]]] = 
     ArgumentGlobs: ((Mapping, tuple), as_globs),
     HeaderPairs: ((Mapping, tuple, str), _headers),
     JSONObjectText: ((Mapping, str), _object),
+    ProviderTools: ((list, tuple, str), _provider_tools),
 }
 
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 import attrs
 
@@ -20,10 +21,21 @@ from ..effects import Effect, messages, notices
 from ..effects.config import Steering, ToolKind
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
-from ..effects.messages import Finish, Message, Outcome, Part, Role, StopReason, Text, ToolCall
+from ..effects.messages import (
+    Citation,
+    Finish,
+    Message,
+    Outcome,
+    Part,
+    ProviderCall,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+)
 
 # Imported by name: this saves a look-up for each piece of an answer, about a hundred a second.
-from ..effects.notices import CallDelta, DoneReason, ReasoningDelta, TextDelta
+from ..effects.notices import CallDelta, DoneReason, ProviderCalled, ReasoningDelta, SourceCited, TextDelta
 from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, MailKind, SetMaxOutput
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Held, Queued, Stopping
@@ -97,16 +109,56 @@ def _gathered(state: Streaming, event: ModelStreamed) -> Streaming:
 
 
 def deltas(pieces: Iterable[Piece], at: float) -> list[Effect]:
-    """What a watcher sees of *pieces*, which came *at* that time: text, thinking and calls."""
+    """
+    What a watcher sees of *pieces*, which came *at* that time: text, thinking and calls.
+
+    And what the provider did with tools of its own, and the sources that it names.
+    """
     return [
-        TextDelta(piece.text, at=at)
-        if isinstance(piece, TextPiece)
-        else CallDelta(piece.index, piece.name, piece.arguments, at=at)
-        if isinstance(piece, CallPiece)
-        else ReasoningDelta(piece.text, at=at)
+        TextDelta(piece.text, at=at) if isinstance(piece, TextPiece) else _shown(piece, at)
         for piece in pieces
-        if (piece.name or piece.arguments if isinstance(piece, CallPiece) else piece.text)
+        if (piece.text if isinstance(piece, TextPiece) else _is_shown(piece))
     ]
+
+
+def _is_shown(piece: ReasoningPiece | CallPiece | ProviderCall | Citation) -> bool:
+    match piece:
+        case ReasoningPiece():
+            return bool(piece.text)
+        case CallPiece():
+            return bool(piece.name or piece.arguments)
+        case ProviderCall() | Citation():
+            return True
+        case _:
+            assert_never(piece)
+
+
+def _shown(piece: ReasoningPiece | CallPiece | ProviderCall | Citation, at: float) -> Effect:
+    match piece:
+        case ReasoningPiece():
+            return ReasoningDelta(piece.text, at=at)
+        case CallPiece():
+            return CallDelta(piece.index, piece.name, piece.arguments, at=at)
+        case ProviderCall():
+            return ProviderCalled(
+                at=at,
+                id=piece.id,
+                tool=piece.name,
+                arguments=piece.arguments,
+                status=piece.status,
+                result=piece.result,
+            )
+        case Citation():
+            return SourceCited(
+                at=at,
+                url=piece.url,
+                title=piece.title,
+                start=piece.start,
+                end=piece.end,
+                quote=piece.quote,
+            )
+        case _:
+            assert_never(piece)
 
 
 # A whole answer: its message, its usage, its turn, its next state.
@@ -231,6 +283,8 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
                 parts.append(calls[piece.index])
         elif isinstance(piece, ReasoningPiece):
             parts.append(messages.Reasoning(**attrs.asdict(piece)))
+        elif not isinstance(piece, TextPiece):
+            parts.append(piece)
         elif piece.text:
             parts.append(Text(text=piece.text))
     return tuple(parts)

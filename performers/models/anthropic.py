@@ -4,8 +4,9 @@ Anthropic's Messages, and every server that speaks them: requests out, one strea
 Theory of operation. `MessagesWire` makes a request's body of messages that were encoded before: roles take
 turns, and each turn is a list of content blocks. `MessagesParser` reads an answer, which is a message of
 blocks. Each block has an index, a start that gives its type, deltas and a stop; each delta names its own
-type. Only text, thinking and ``tool_use`` are kept. The provider's own tools (``server_tool_use``,
-``mcp_tool_use`` and their results) ran at the provider, and unknown blocks are passed over.
+type. The calls of the provider's own tools (``server_tool_use``, ``mcp_tool_use`` and their results) and the
+citations of texts are kept as they came, and go back to the model that made them. Unknown blocks are passed
+over.
 """
 
 from __future__ import annotations
@@ -29,7 +30,19 @@ from ...effects.config import (
     ToolSpec,
 )
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
-from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, Text, ToolCall, ToolResult
+from ...effects.messages import (
+    Binary,
+    Citation,
+    Message,
+    Part,
+    ProviderCall,
+    Reasoning,
+    Role,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ...effects.output import OutputMode
 from ...effects.requests import CallModel, Conversation
 from ...effects.usage import Usage
@@ -41,6 +54,18 @@ from .encoding import BEGIN_TEXT, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
+from .provider_tools import (
+    INCOMPLETE,
+    RESULT_BLOCK,
+    SERVER_CALLS,
+    CitedText,
+    SaidPart,
+    SentBlock,
+    block_call,
+    cited,
+    input_of,
+    said_parts,
+)
 from .providers import MIN_BUDGET, PROVIDERS
 from .transport import Client
 from .wire import cut_short
@@ -55,9 +80,6 @@ ADAPTIVE = (4, 7)
 # The user's words where the model spoke last.
 # Newer models refuse to go on with their own words, older ones do where these end in white space.
 CONTINUE_TEXT = "Continue."
-
-# What a model's message says.
-_Said = Text | Reasoning | ToolCall | Binary
 
 _USER, _ASSISTANT = b"user", b"assistant"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
@@ -228,17 +250,20 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
             self._move(asked=False, thought=isinstance(parts[0], Reasoning))
         self._say(_ASSISTANT, [self._block(part) for part in parts])
 
-    def _answered(self, message: Message) -> list[_Said]:
+    def _answered(self, message: Message) -> list[SaidPart]:
         """The parts of *message* that can go back: there may be none, and the last one is never a thought."""
         # A signature is checked against the conversation before it, and each provider takes its own only.
         # Thinking of another wire, or of a message that was put before a newer one, would get the whole
         # request refused.
         own = message.model.startswith(f"{self._prefix}:") or not _OTHER_WIRE.match(message.model)
         proven = own and message.at >= self.place.newest
+        said: Iterable[Part | SaidPart] = message.parts
+        if any(isinstance(part, Citation | ProviderCall) for part in said):
+            said = said_parts(message, self.opaque_of)
         parts = [
             part
-            for part in message.parts
-            if isinstance(part, ToolCall | Binary)
+            for part in said
+            if isinstance(part, ToolCall | Binary | SentBlock | CitedText)
             or (isinstance(part, Text) and part.text.strip())
             or (isinstance(part, Reasoning) and proven and (part.signature or part.redacted))
         ]
@@ -247,8 +272,12 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
             parts.pop()
         return parts
 
-    def _block(self, part: _Said) -> bytes:
+    def _block(self, part: SaidPart) -> bytes:
         match part:
+            case SentBlock():
+                return to_json(part.block)
+            case CitedText():
+                return to_json(text_part(part.text) | {"citations": part.citations})
             case Reasoning():
                 return to_json(encoding.thinking_part(part))
             case Text():
@@ -291,15 +320,19 @@ def _system(request: CallModel, *, again: bool) -> list[bytes]:
 
 
 def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[bytes]:
-    offered = frozenset(request.tools)
+    offered, spec = frozenset(request.tools), config.spec(request.model)
     tools = [tool_block(tool) for tool in config.tools if tool.name in offered]
-    if tools:
+    provided = encoding.provider_specs(request, spec)
+    if tools or (provided and not config.tools and spec.tool_choice != NO_CHOICE):
         chosen = encoding.choice_of(request)
         choice = b',"tool_choice":' + to_json(_choice(chosen)) if chosen else b""
-        return [choice, b',"tools":[', b",".join([*tools[:-1], marked(tools[-1])]), b"]"]
+        # The provider's own stand first, as they were configured, so the mark is on one of ours.
+        marks = [*tools[:-1], marked(tools[-1])] if tools else []
+        return [choice, b',"tools":[', b",".join([*provided, *marks]), b"]"]
     # A request may withdraw all tools. The API refuses calls in a conversation where there are no
     # tools, even those that were made before, so each that was called is named once more.
     there_were = [b'{"name":%b,"input_schema":{"type":"object"}}' % to_json(name) for name in called]
+    there_were = [*provided, *there_were]
     return [b',"tool_choice":{"type":"none"},"tools":[', b",".join(there_were), b"]"] if there_were else []
 
 
@@ -422,6 +455,13 @@ class _Block:
     number: int | None = None
     input: str = ""
     torn: bool = False
+    # The start of a call of the provider's own tool, and its input as it comes.
+    start: Object = attrs.Factory(dict)
+    bits: list[str] = attrs.Factory(list)
+    # The sources of a text, and where it stands in the text of the answer.
+    sources: list[Object] = attrs.Factory(list)
+    begin: int = 0
+    end: int = 0
 
 
 @final
@@ -440,6 +480,9 @@ class MessagesParser(BodyParser):
         self._reason = StopReason.UNKNOWN
         self._counts: dict[str, int] = {}
         self._id = ""
+        self._told = 0  # characters of text
+        # The calls of the provider's tools that have no result yet: their names and arguments, by their ids.
+        self._provided: dict[str, tuple[str, str]] = {}
 
     @property
     def usage(self) -> Usage | None:
@@ -455,6 +498,13 @@ class MessagesParser(BodyParser):
 
     def _stop(self) -> StopReason | None:
         return self._reason if self.done and self._answered else None
+
+    def _rest(self) -> list[Piece]:
+        calls, self._provided = self._provided, {}
+        return [
+            ProviderCall(id=wire_id, name=name, arguments=arguments, status=INCOMPLETE)
+            for wire_id, (name, arguments) in calls.items()
+        ]
 
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
         match chunk.get("type"):
@@ -520,13 +570,16 @@ class MessagesParser(BodyParser):
         # Some proxies number the blocks of every message from 0: where an index comes again, its block is
         # over.
         self._close([index], pieces)
-        block = _Block()
+        block = _Block(begin=self._told, end=self._told)
         match start.get("type"):
             case "text":
                 if self._after_text:
                     # Ends the text before: the blocks of a comment and of an output are not one text.
                     self._say(ReasoningPiece(), pieces)
+                block.sources += objects(start.get("citations"))
                 if text := first_text(start, "text"):
+                    self._told += len(text)
+                    block.end = self._told
                     self._say(TextPiece(text), pieces)
             case "thinking":
                 self._think(block, first_text(start, "thinking"), pieces)
@@ -541,17 +594,33 @@ class MessagesParser(BodyParser):
                 wire_id = shorten_id(first_text(start, "id"))
                 self._say(CallPiece(self._calls, wire_id, first_label(start, "name")), pieces)
                 self._calls += 1
+            case kind if kind in SERVER_CALLS:
+                block.start = start
+            case str(kind) if kind.endswith(RESULT_BLOCK):
+                self._close([other for other, open_ in self._blocks.items() if open_.start], pieces)
+                named = self._provided.pop(first_text(start, "tool_use_id"), ("", ""))
+                self._say(block_call(start, *named), pieces)
             case _:
                 block.ours = False
-        self._after_text = start.get("type") == "text" or (self._after_text and not block.ours)
+        passing = not block.ours or bool(block.start)
+        self._after_text = start.get("type") == "text" or (self._after_text and passing)
         if isinstance(index, int):
             self._blocks[index] = block
 
     def _close(self, indexes: Iterable[object], pieces: list[Piece]) -> None:
         for index in indexes:
             block = self._blocks.pop(index, None) if isinstance(index, int) else None
-            if block is not None and block.number is not None and block.input:
+            if block is None:
+                continue
+            if block.number is not None and block.input:
                 pieces.append(CallPiece(block.number, arguments=block.input))
+            elif block.start:
+                given, arguments = input_of(block.bits, block.start)
+                opaque = to_json({**block.start, "input": given}).decode()
+                self._say(ReasoningPiece(opaque=opaque), pieces)
+                named = first_label(block.start, "name"), arguments
+                self._provided[first_text(block.start, "id")] = named
+            pieces += [cited(source, block.begin, block.end) for source in block.sources]
 
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None
@@ -569,16 +638,26 @@ class MessagesParser(BodyParser):
                 if self._thought is not None:
                     self._tear()
                 pieces.append(TextPiece(text))
+                self._told += len(text)
+                block.end = self._told
         elif kind == "input_json_delta":
-            bit = first_text(delta, "partial_json")
-            if bit and block.number is not None:
-                block.input = ""
-                self._say(CallPiece(block.number, arguments=bit), pieces)
+            self._write(block, first_text(delta, "partial_json"), pieces)
         elif kind == "thinking_delta":
             self._think(block, first_text(delta, "thinking"), pieces)
         elif kind == "signature_delta":
             self._sign(block, first_text(delta, "signature"), pieces)
-        # All others say nothing here: citations, and what was invented since.
+        elif kind == "citations_delta":
+            # Told when the block closes, since they come before its text.
+            block.sources += objects([delta.get("citation")])
+        # All others say nothing here, such as what was invented since.
+
+    def _write(self, block: _Block, bit: str, pieces: list[Piece]) -> None:
+        """Read *bit* of the arguments of a call, ours or the provider's."""
+        if bit and block.number is not None:
+            block.input = ""
+            self._say(CallPiece(block.number, arguments=bit), pieces)
+        elif block.start:
+            block.bits.append(bit)
 
     def _say(self, piece: Piece, pieces: list[Piece]) -> None:
         self._tear()

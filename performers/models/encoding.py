@@ -28,9 +28,11 @@ from ...effects.errors import ConfigError
 from ...effects.history import History, Log, clear_results, is_cleared_when_old
 from ...effects.messages import (
     Binary,
+    Citation,
     Finish,
     Message,
     Part,
+    ProviderCall,
     Reasoning,
     Role,
     Text,
@@ -131,21 +133,32 @@ def tool_fields(
     """
     The fields of a body for the tools of *request*, in the form that OpenAI's wires share.
 
-    *tool* encodes each, and *named* is the choice of the tool with that name.
+    The provider's own stand first, as they were configured. *tool* encodes each of the others, and *named* is
+    the choice of the tool with that name.
     """
-    names = frozenset(request.tools)
+    names, spec = frozenset(request.tools), config.spec(request.model)
     tools = [each for each in config.tools if each.name in names]
-    choice = choice_of(request) if tools and request.tool_choice else ""
-    if not tools and request.purpose is Purpose.TURN:
+    provided = provider_specs(request, spec)
+    choice = choice_of(request) if (tools or provided) and request.tool_choice else ""
+    own = [each for each in config.tools if each.kind is not ToolKind.OUTPUT]
+    withdrawn = not tools and bool(own or spec.tool_choice == NO_CHOICE)
+    if withdrawn and request.purpose is Purpose.TURN:
         # All are withdrawn. Some proxies refuse calls in a conversation where no tool is offered, so they are
         # listed with a choice of none. The tool of an output was not withdrawn: the model is asked for the
         # output in another way.
-        tools, choice = [each for each in config.tools if each.kind is not ToolKind.OUTPUT], NO_CHOICE
-    if not tools:
+        tools, choice = own, NO_CHOICE
+    if not (tools or provided):
         return []
     word = choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}
     chosen = b',"tool_choice":' + to_json(choice if word else named(choice)) if choice else b""
-    return [chosen, b',"tools":[', b",".join(map(tool, tools)), b"]"]
+    return [chosen, b',"tools":[', b",".join([*provided, *map(tool, tools)]), b"]"]
+
+
+def provider_specs(request: CallModel, spec: ModelSpec) -> list[bytes]:
+    """The specs of the provider's own tools that go with *request* to the model of *spec*."""
+    if request.purpose is not Purpose.TURN or not spec.provider_tools:
+        return []
+    return [text.encode("utf-8", "replace") for text in spec.provider_tools]
 
 
 def system_text(request: CallModel) -> str:
@@ -264,7 +277,7 @@ class EncodedConversation(ABC, Generic[P]):
     def add(self, message: Message) -> None:
         """Encode *message* into `buffer`, and move `place` behind it."""
 
-    def opaque_of(self, part: Reasoning | ToolCall) -> Object:
+    def opaque_of(self, part: Reasoning | ToolCall | ProviderCall | Citation) -> Object:
         """The provider's own fields of *part*, where the model that is asked made them; else none."""
         return as_object(decoded(part.opaque)) if self.own and part.opaque else {}
 
@@ -506,6 +519,8 @@ def _line(part: Part) -> str:
             return "\n".join([shown, *map(attachment_note, part.files)])
         case Binary():
             return attachment_note(part)
-        case Reasoning() | Finish():
+        case ProviderCall():
+            return f"[the provider called {part.name}] {shorten_middle(part.arguments, ARGUMENTS_SHOWN)}"
+        case Reasoning() | Citation() | Finish():
             # A summary of thinking would pass for what the model answered.
             return ""

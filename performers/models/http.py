@@ -26,7 +26,7 @@ from ...effects.config import ModelSpec
 from ...effects.errors import ConfigError
 from ...effects.events import Answer, Failure, ModelFailed, ModelFinished, ModelStreamed
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
-from ...effects.messages import Binary
+from ...effects.messages import Binary, Citation, ProviderCall
 from ...effects.requests import CallModel
 from ...effects.validators import MAX_CALL_ARGUMENTS
 from ..base import PerformContext
@@ -533,6 +533,9 @@ class CallAttempt:
                     if size > MAX_CALL_ARGUMENTS:
                         message = f"the arguments of a call have more than {MAX_CALL_ARGUMENTS} characters"
                         self._fault = cut_short(message)
+                case ProviderCall() | Citation():
+                    texts = [value for value in attrs.astuple(piece) if isinstance(value, str)]
+                    self._said += sum(map(len, texts))
                 case _:
                     assert_never(piece)
         if self._emitted + len(pieces) > MAX_PIECES:

@@ -11,7 +11,10 @@ import json
 from collections.abc import Callable
 from typing import Any, final
 
+import attrs
+
 from ...effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
+from ...effects.messages import Citation, ProviderCall
 
 # Decoded JSON of unknown make: every look at it says what it expects and bears anything else.
 
@@ -126,6 +129,10 @@ class SurrogateJoiner:
                 arguments = self._take(piece.index, piece.arguments)
                 named = _joined(piece.wire_id), _joined(piece.name)
                 return CallPiece(piece.index, *named, arguments, piece.opaque)
+            case ProviderCall() | Citation():  # whole, each in one chunk
+                fields = attrs.asdict(piece)
+                words = {name: _joined(value) for name, value in fields.items() if isinstance(value, str)}
+                return piece.__class__(**{**fields, **words})
 
     def _take(self, key: object, text: str) -> str:
         text = self._held.pop(key, "") + text

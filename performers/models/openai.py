@@ -38,6 +38,7 @@ from .lenient_json import (
     objects,
     shorten_label,
 )
+from .provider_tools import annotation
 from .providers import (
     UNKNOWN_SERVER,
     ServerQuirks,
@@ -402,6 +403,8 @@ class ChatParser(BodyParser):
             pieces.append(TextPiece(refusal))
         if "tool_calls" in delta or "function_call" in delta:
             pieces += self._calls.read(delta)
+        if "annotations" in delta:
+            pieces += [annotation(sent) for sent in objects(delta["annotations"])]
         if "extra_content" in delta and (signed := signature_of(delta)):
             pieces.append(ReasoningPiece(opaque=signed))
 

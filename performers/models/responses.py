@@ -16,7 +16,17 @@ from typing import Any, Unpack, final
 import attrs
 
 from ...effects.config import ModelSpec, ToolSpec
-from ...effects.messages import Binary, Message, Reasoning, Role, Text, ToolCall, ToolResult
+from ...effects.messages import (
+    Binary,
+    Citation,
+    Message,
+    ProviderCall,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel
 from ..base import PerformContext
@@ -196,20 +206,24 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
         """The items of *message*, in the order in which the model began them, where that is known."""
         placed: list[_Placed] = []
         message_item: _Placed | None = None  # the message so far, whose own fields come behind it
-        at = -1
+        at, said = -1, 0
         for part in message.parts:
             match part:
                 case Text() | Binary():
                     text = part.text if isinstance(part, Text) else encoding.attachment_note(part)
                     if message_item is None:
-                        message_item = _Placed(at, {"role": "assistant", "content": ""})
+                        message_item = _Placed(at, {"role": "assistant", "content": ""}, begin=said)
                         placed.append(message_item)
                     message_item.item["content"] += text
+                    said += len(text) if isinstance(part, Text) else 0
+                case Citation():
+                    if message_item is not None and (sent := self.opaque_of(part)):
+                        message_item.cite(part, sent)
                 case ToolCall():
                     own = self._own(part)
                     at = own.at if own.item.get("type") == "function_call" else at
                     placed.append(_Placed(at, self._call(part, own)))
-                case Reasoning():
+                case Reasoning() | ProviderCall():
                     own = self._own(part)
                     if own.item.get("type") != "message":
                         at = own.at
@@ -222,7 +236,7 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
         placed.sort(key=lambda each: each.at)
         return _sendable([each.item for each in placed if each.item])
 
-    def _own(self, part: Reasoning | ToolCall) -> _Placed:
+    def _own(self, part: Reasoning | ToolCall | ProviderCall) -> _Placed:
         """The item that *part* was, with its place among the others; an empty one where it is not ours."""
         item = self.opaque_of(part)
         at = item.pop(AT, None)
@@ -240,14 +254,26 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
 @final
 @attrs.define(eq=False)
 class _Placed:
-    """An item of an answer, *at* its place among the others."""
+    """
+    An item of an answer, *at* its place among the others.
+
+    The text of a message has *annotations* and *begin*s there in the text of the answer.
+    """
 
     at: int
     item: Object
+    begin: int = 0
+    annotations: list[Object] = attrs.Factory(list)
+
+    def cite(self, source: Citation, sent: Object) -> None:
+        """Add the annotation of *source*, which was *sent*: the parts of a message go back as one text."""
+        if "start_index" in sent:
+            sent |= {"start_index": source.start - self.begin, "end_index": source.end - self.begin}
+        self.annotations.append(sent)
 
     def complete(self, own: _Placed) -> None:
         """Make this the message that *own* has the fields of."""
-        content = [{"type": "output_text", "text": self.item["content"], "annotations": list[Object]()}]
+        content = [{"type": "output_text", "text": self.item["content"], "annotations": self.annotations}]
         self.at, self.item = own.at, {"role": "assistant", "content": content, **own.item}
 
 

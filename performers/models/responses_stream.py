@@ -23,6 +23,7 @@ from .encoding import to_json
 from .errors import stream_error
 from .lenient_json import Object, as_object, first_label, first_text, number, objects, shorten_id
 from .openai import usage_of
+from .provider_tools import annotation, item_call
 from .wire import Broken, cut_short
 
 # The place of an item in its answer, as events and the items that are kept have it.
@@ -61,8 +62,9 @@ _CALL_FIELDS = ("id", "namespace")
 @final
 @attrs.define(eq=False)
 class _SaidText:
-    """A text of an item as far as it was told."""
+    """A text of an item as far as it was told; *begin* is where it stands in the text of the answer."""
 
+    begin: int = 0
     bits: list[str] = attrs.Factory(list)
     size: int = 0
 
@@ -80,7 +82,11 @@ class _SaidText:
 @final
 @attrs.define(eq=False)
 class _OpenItem:
-    """An item under way: *at* its place, and of a call its *number*. *kept*: its own fields were told."""
+    """
+    An item under way: *at* its place, and of a call its *number*. *kept*: its own fields were told.
+
+    *cited* are the sources of its text that were told.
+    """
 
     at: int
     id: str
@@ -91,6 +97,7 @@ class _OpenItem:
     texts: dict[tuple[str, object], _SaidText] = attrs.Factory(dict)
     # Which of summary and content its thinking is read from: some servers say it in both.
     thought: str = ""
+    cited: set[tuple[object, ...]] = attrs.Factory(set)
 
 
 @final
@@ -105,6 +112,7 @@ class ResponsesParser(BodyParser):
         self._by_id: dict[str, _OpenItem] = {}
         self._by_index: dict[int, _OpenItem] = {}
         self._calls = 0
+        self._told = 0  # characters of text
         self._refused = False
         self._reason: StopReason | None = None
         self._usage: Object | None = None
@@ -129,6 +137,10 @@ class ResponsesParser(BodyParser):
             self._answered = True
             sent = as_object(chunk.get("item"))
             self._read_item(self._item_of(chunk, sent), sent, pieces)
+        elif kind == "response.output_text.annotation.added":
+            self._answered = True
+            item, part = self._item_of(chunk, {"type": "message"}), number(chunk, "content_index")
+            self._cite(item, part, as_object(chunk.get("annotation")), pieces)
         elif kind in END_STATUSES:
             self._finish(as_object(chunk.get("response")), END_STATUSES[kind], pieces)
         elif kind == "error" or (chunk.get("error") and not kind):
@@ -176,7 +188,7 @@ class ResponsesParser(BodyParser):
         place = (field, part if isinstance(part, int) else 0)
         text = item.texts.get(place)
         if text is None:
-            text = item.texts[place] = _SaidText()
+            text = item.texts[place] = _SaidText(self._told)
         text.add(bit)
         if field in {"summary", "content"}:
             item.thought = item.thought or field
@@ -188,6 +200,7 @@ class ResponsesParser(BodyParser):
             if item.number is not None and item.named:
                 pieces.append(CallPiece(item.number, arguments=bit))
         else:
+            self._told += len(bit)
             self._refused = self._refused or field == "refusal"
             pieces.append(TextPiece(bit))
 
@@ -196,6 +209,16 @@ class ResponsesParser(BodyParser):
         text = item.texts.get((field, part))
         if rest := text.rest_of(whole) if text is not None else whole:
             self._add(item, field, part, rest, pieces)
+
+    def _cite(self, item: _OpenItem, part: int, sent: Object, pieces: list[Piece]) -> None:
+        """Tell the source in *sent*, an annotation of a *part* of *item*, once."""
+        place = number(sent, "start_index", "index"), number(sent, "end_index")
+        name = part, *place, first_text(sent, "type"), first_text(sent, "url", "file_id")
+        if sent and name not in item.cited:
+            item.cited.add(name)
+            text = item.texts.get(("text", part))
+            begin = self._told if text is None else text.begin
+            pieces.append(annotation(sent, begin, to_json(sent).decode()))
 
     def _name(self, item: _OpenItem, sent: Object, pieces: list[Piece], *, final: bool = False) -> None:
         """Tell the name of a call, as soon as *sent* has it, or at last without."""
@@ -219,6 +242,8 @@ class ResponsesParser(BodyParser):
                 for part, content in enumerate(objects(sent.get("content"))):
                     for field in ("text", "refusal"):
                         self._complete(item, field, part, first_text(content, field), pieces)
+                    for note in objects(content.get("annotations")):
+                        self._cite(item, part, note, pieces)
                 if item.texts and not item.kept and any(sent.get(field) for field in ("id", "phase")):
                     pieces.append(ReasoningPiece(opaque=_kept(item, "message", sent, _MESSAGE_FIELDS)))
                 item.kept = True
@@ -232,7 +257,8 @@ class ResponsesParser(BodyParser):
             case _:
                 if not item.kept:
                     item.kept = True
-                    pieces.append(ReasoningPiece(opaque=to_json({**sent, AT: item.at}).decode()))
+                    opaque = to_json({**sent, AT: item.at}).decode()
+                    pieces.append(item_call(sent, opaque) or ReasoningPiece(opaque=opaque))
 
     def _thought(self, item: _OpenItem, sent: Object, pieces: list[Piece], *, final: bool) -> None:
         """Read *sent*, all of the reasoning *item*: its summary, its text, and what goes back."""

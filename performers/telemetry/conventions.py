@@ -12,7 +12,19 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from ...effects import Binary, Finish, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from ...effects import (
+    Binary,
+    Citation,
+    Finish,
+    Message,
+    Part,
+    ProviderCall,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 
 # The name of the instrumentation.
 SCOPE = "turnwheel"
@@ -126,7 +138,7 @@ def _ends(part: Part) -> bool:
     return isinstance(part, Finish)
 
 
-def _part(part: Part) -> dict[str, object]:
+def _part(part: Part) -> dict[str, object]:  # noqa: PLR0911  # one return for each kind
     match part:
         case Text():
             return {"type": "text", "content": part.text}
@@ -139,6 +151,11 @@ def _part(part: Part) -> dict[str, object]:
         case Binary():
             content = b64encode(part.data).decode("ascii")
             return {"type": "blob", "mime_type": part.media_type, "content": content}
+        case ProviderCall():
+            call = {"type": part.name, "arguments": part.arguments, "response": part.result}
+            return {"type": "server_tool_call", "id": part.id, "name": part.name, "server_tool_call": call}
+        case Citation():
+            return {"type": "citation", "url": part.url, "title": part.title}
         case Finish():
             return {"type": "finish", "content": str(part.reason)}
         case _:

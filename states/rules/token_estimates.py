@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...effects.history import CallPiece, History, Piece, clear_results
-from ...effects.messages import Binary, Finish, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ...effects.messages import (
+    Binary,
+    Citation,
+    Finish,
+    Message,
+    Part,
+    ProviderCall,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from ...effects.usage import Usage
 
 CHARACTERS_PER_TOKEN = 4
@@ -28,7 +40,10 @@ def _characters(part: Part) -> int:
             return len(part.content) + len(part.files) * TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
         case Binary():
             return TOKENS_PER_BINARY * CHARACTERS_PER_TOKEN
-        case Finish():
+        case ProviderCall():
+            # A provider counts what it found as input of the answer, so its own count has it.
+            return len(part.arguments) + len(part.result)
+        case Citation() | Finish():
             return 0
 
 
@@ -71,11 +86,19 @@ def usage_of(told: Usage | None, context: int, pieces: Iterable[Piece], *, begun
     return estimated_usage(context, pieces) if begun else Usage()
 
 
+def _written(piece: Piece) -> int:
+    match piece:
+        case CallPiece() | ProviderCall():
+            return len(piece.arguments)
+        case Citation():
+            return 0
+        case _:
+            return len(piece.text)
+
+
 def estimated_usage(context: int, pieces: Iterable[Piece]) -> Usage:
     """What an answer that told no usage must have used: *context* tokens in, its *pieces* out."""
-    characters = sum(
-        [len(piece.arguments) if isinstance(piece, CallPiece) else len(piece.text) for piece in pieces]
-    )
+    characters = sum(map(_written, pieces))
     # Rounded up: an answer of three letters was not free.
     output = -(-characters // CHARACTERS_PER_TOKEN)
     return Usage(input=context, output=output, estimated=context + output)

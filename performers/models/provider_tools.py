@@ -1,0 +1,185 @@
+"""
+What an answer shows of the provider's own tools: the calls that the provider ran, and the sources it names.
+
+Theory of operation. A provider sends these among the text of its answer, in a form of its own. The form is
+kept as it came, since the provider wants it back (`ProviderCall.opaque`, `Citation.opaque`). What people see
+of it is made here: a name, arguments, a status, and a result without what is encrypted in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast, final
+
+import attrs
+
+from ...effects.messages import Binary, Citation, Message, ProviderCall, Reasoning, Text, ToolCall
+from .encoding import shorten_middle, to_json
+from .lenient_json import Object, as_object, first_label, first_text, number, shorten_label
+
+# Characters of a call's arguments and of its result that are shown; the whole is in `opaque`.
+SHOWN = 4_000
+
+# Words for the end of a call where the provider has none.
+COMPLETED, FAILED, INCOMPLETE = "completed", "failed", "incomplete"
+
+# The fields of an item of Responses that are no arguments of its call.
+_RESULTS = ("results", "outputs", "output", "error")
+_NO_ARGUMENTS = frozenset({*_RESULTS, "id", "type", "status", "name", "result", "encrypted_content"})
+
+# Blocks of Anthropic's that begin a call of a provider's tool; the end of the type of those with a result.
+SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
+RESULT_BLOCK = "_tool_result"
+
+# Items of Responses with the name of a call that the client would have to run.
+_CLIENT_CALLS = frozenset({"computer_call", "custom_tool_call", "local_shell_call", "apply_patch_call"})
+
+
+def shown(value: object) -> str:
+    """*value* as JSON text without its encrypted fields, cut where it is long; empty for nothing."""
+    return shorten_middle(to_json(_plain(value)).decode(), SHOWN) if value else ""
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        fields = cast("Mapping[str, object]", value).items()
+        return {name: _plain(field) for name, field in fields if not name.startswith("encrypted_")}
+    return [*map(_plain, cast("Iterable[object]", value))] if isinstance(value, list) else value
+
+
+def item_call(item: Object, opaque: str) -> ProviderCall | None:
+    """The call that *item* of Responses is, which goes back as *opaque*; None where it is another item."""
+    kind = first_text(item, "type")
+    if not kind.endswith("_call") or kind in _CLIENT_CALLS:
+        return None
+    result = next((item[name] for name in _RESULTS if item.get(name)), None)
+    arguments = item.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = shown({name: field for name, field in item.items() if name not in _NO_ARGUMENTS})
+    return ProviderCall(
+        id=first_label(item, "id"),
+        name=first_label(item, "name") or shorten_label(kind.removesuffix("_call")),
+        arguments=shorten_middle(arguments, SHOWN),
+        status=first_label(item, "status") or (FAILED if item.get("error") else COMPLETED),
+        result=shown(result),
+        opaque=opaque,
+    )
+
+
+def block_call(block: Object, name: str, arguments: str) -> ProviderCall:
+    """The call with that *name* and those *arguments* whose result is *block*, of Anthropic's."""
+    content: Any = block.get("content")
+    failed = block.get("is_error") is True or first_text(as_object(content), "type").endswith("_error")
+    return ProviderCall(
+        id=first_label(block, "tool_use_id"),
+        name=name or shorten_label(first_text(block, "type").removesuffix(RESULT_BLOCK)),
+        arguments=shorten_middle(arguments, SHOWN),
+        status=FAILED if failed else COMPLETED,
+        result=shown(content),
+        opaque=to_json(block).decode(),
+    )
+
+
+def annotation(sent: Object, begin: int = 0, opaque: str = "") -> Citation:
+    """The source in the annotation *sent*, of OpenAI's wires; its text begins at *begin* in the answer."""
+    source = as_object(sent.get(first_text(sent, "type"))) or sent
+    start = begin + number(source, "start_index", "index")
+    return Citation(
+        url=first_text(source, "url"),
+        title=first_text(source, "title", "filename"),
+        start=start,
+        end=max(start, begin + number(source, "end_index")),
+        quote=first_text(source, "content"),
+        opaque=opaque,
+    )
+
+
+def cited(sent: Object, start: int, end: int) -> Citation:
+    """The source that a text block of Anthropic's cites, from *start* to *end* of the answer."""
+    return Citation(
+        url=first_text(sent, "url", "source"),
+        title=first_text(sent, "title", "document_title"),
+        start=start,
+        end=end,
+        quote=first_text(sent, "cited_text"),
+        opaque=to_json(sent).decode(),
+    )
+
+
+def input_of(bits: Iterable[str], start: Object) -> tuple[Object, str]:
+    """The input of a call in *bits*, else that in its *start*: as an object, and as the provider wrote it."""
+    text = "".join(bits)
+    try:
+        parsed: object = json.loads(text) if text else start.get("input")
+    except (ValueError, RecursionError):
+        parsed = {}
+    found = as_object(parsed)
+    return found, text or (to_json(found).decode() if found else "")
+
+
+# An answer of Anthropic's on its way back: the blocks of the provider's tools, and texts with their sources.
+
+
+@final
+@attrs.frozen
+class SentBlock:
+    """A *block* that goes back as it came."""
+
+    block: Object
+
+
+@final
+@attrs.frozen
+class CitedText:
+    """A text with the citations that came with it."""
+
+    text: str
+    citations: list[Object]
+
+
+# What a model's message says.
+SaidPart = Text | Reasoning | ToolCall | Binary | SentBlock | CitedText
+
+
+def said_parts(
+    message: Message, opaque_of: Callable[[Reasoning | ProviderCall | Citation], Object]
+) -> list[SaidPart]:
+    """
+    The parts of *message*, with the blocks that *opaque_of* knows as they came.
+
+    A call of a provider's tool and its result go back together or not at all: one alone is refused.
+    """
+    sent = [opaque_of(part) for part in message.parts if isinstance(part, Reasoning | ProviderCall)]
+    calls = {first_text(block, "id") for block in sent if block.get("type") in SERVER_CALLS}
+    whole = calls & {first_text(block, "tool_use_id") for block in sent}
+    said, text, begin = list[SaidPart](), "", 0
+    for part in message.parts:
+        if isinstance(part, Text):
+            text += part.text
+            continue
+        if isinstance(part, Citation):
+            if source := opaque_of(part):
+                if text.strip():
+                    said += _cut(text, part.start - begin, source)
+                    text, begin = "", begin + len(text)
+                elif said and isinstance(last := said[-1], CitedText):
+                    last.citations.append(source)
+            continue
+        if text:
+            said.append(Text(text=text))
+            text, begin = "", begin + len(text)
+        block = opaque_of(part) if isinstance(part, Reasoning | ProviderCall) else {}
+        if {first_text(block, "id"), first_text(block, "tool_use_id")} & whole:
+            said.append(SentBlock(block))
+        elif isinstance(part, ToolCall | Binary) or (isinstance(part, Reasoning) and not part.opaque):
+            said.append(part)
+    return [*said, Text(text=text)] if text else said
+
+
+def _cut(text: str, start: int, source: Object) -> list[SaidPart]:
+    """*text*, whose end from *start* on is from *source*; blank texts are refused, so none is cut off."""
+    before, cited_text = text[: max(start, 0)], text[max(start, 0) :]
+    if not before.strip() or not cited_text.strip():
+        return [CitedText(text, [source])]
+    return [Text(text=before), CitedText(cited_text, [source])]
