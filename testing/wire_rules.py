@@ -17,6 +17,7 @@ from typing import Any
 
 from ..effects.history import Piece, TextPiece, merged
 from ..performers.models.lenient_json import Object, as_object, objects
+from ..performers.models.provider_tools import RESULT_BLOCK, SERVER_CALLS
 from ..performers.models.wire import AnswerEnd, Complete, Parser
 
 # The id of a call at OpenAI; behind a proxy (LiteLLM), a model's thought may follow.
@@ -68,7 +69,8 @@ def chat_faults(body: bytes, call_id: re.Pattern[str] = CHAT_ID) -> list[str]:
     faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _chat_message(one)]
     ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
     faults += _ids(ids, call_id)
-    faults += _names(as_object(tool.get("function")).get("name") for tool in objects(request.get("tools")))
+    own = [tool for tool in objects(request.get("tools")) if tool.get("type") == "function"]
+    faults += _names(as_object(tool.get("function")).get("name") for tool in own)
     if {"max_tokens", "max_completion_tokens"} <= request.keys():
         faults.append("both max_tokens and max_completion_tokens")
     return faults
@@ -154,7 +156,8 @@ def responses_faults(body: bytes) -> list[str]:
     faults += [f"item {n}: {fault}" for n, one in enumerate(items) for fault in _responses_item(one)]
     ids = [str(item.get("call_id")) for item in items if item.get("type") == "function_call"]
     faults += _ids(ids, CHAT_ID)
-    faults += _names(tool.get("name") for tool in objects(request.get("tools")))
+    own = [tool for tool in objects(request.get("tools")) if tool.get("type") == "function"]
+    faults += _names(tool.get("name") for tool in own)
     return faults
 
 
@@ -238,7 +241,9 @@ def messages_faults(body: bytes) -> list[str]:
     faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _messages_message(one)]
     uses = [block for message in messages for block in _blocks(message) if block.get("type") == "tool_use"]
     faults += _ids([str(use.get("id")) for use in uses], MESSAGES_ID)
-    faults += _names(tool.get("name") for tool in objects(request.get("tools")))
+    # A provider's toolset may have no name.
+    own = [tool for tool in objects(request.get("tools")) if "name" in tool or "type" not in tool]
+    faults += _names(tool.get("name") for tool in own)
     if (found := body.count(b'"cache_control":{')) > MARKERS:
         faults.append(f"{found} cache markers")
     return faults
@@ -302,6 +307,10 @@ def _messages_message(message: Object) -> Iterator[str]:
     yield from (f"the block {_shown(block)}" for block in blocks if not _is_block(block, role))
     if blocks and blocks[-1].get("type") in THINKING:
         yield "it ends with thinking"
+    ran = [block.get("id") for block in blocks if block.get("type") in SERVER_CALLS]
+    found = [block.get("tool_use_id") for block in blocks if str(block.get("type")).endswith(RESULT_BLOCK)]
+    if sorted(map(str, ran)) != sorted(map(str, found)):
+        yield f"the provider ran {ran}, with results for {found}"
 
 
 def _is_block(block: Object, role: str) -> bool:
@@ -314,6 +323,8 @@ def _is_block(block: Object, role: str) -> bool:
             return _says(data)
         case "assistant", {"type": "tool_use", "input": dict()}:
             return not [*_names([block.get("name")], once=False)]
+        case "assistant", {"type": str(kind)} if kind in SERVER_CALLS or kind.endswith(RESULT_BLOCK):
+            return isinstance(block.get("input", block.get("content")), dict | list)
         case "user", {"type": "tool_result"}:
             return _is_result(block)
         case _:

@@ -404,7 +404,8 @@ class ChatParser(BodyParser):
         if "tool_calls" in delta or "function_call" in delta:
             pieces += self._calls.read(delta)
         if "annotations" in delta:
-            pieces += [annotation(sent) for sent in objects(delta["annotations"])]
+            sources = [annotation(sent) for sent in objects(delta["annotations"])]
+            pieces += [source for source in sources if source.url or source.title]
         if "extra_content" in delta and (signed := signature_of(delta)):
             pieces.append(ReasoningPiece(opaque=signed))
 

@@ -25,7 +25,7 @@ SHOWN = 4_000
 COMPLETED, FAILED, INCOMPLETE = "completed", "failed", "incomplete"
 
 # The fields of an item of Responses that are no arguments of its call.
-_RESULTS = ("results", "outputs", "output", "error")
+_RESULTS = ("error", "results", "outputs", "output")
 _NO_ARGUMENTS = frozenset({*_RESULTS, "id", "type", "status", "name", "result", "encrypted_content"})
 
 # Blocks of Anthropic's that begin a call of a provider's tool; the end of the type of those with a result.
@@ -87,7 +87,7 @@ def annotation(sent: Object, begin: int = 0, opaque: str = "") -> Citation:
     start = begin + number(source, "start_index", "index")
     return Citation(
         url=first_text(source, "url"),
-        title=first_text(source, "title", "filename"),
+        title=first_text(source, "title", "filename", "file_id"),
         start=start,
         end=max(start, begin + number(source, "end_index")),
         quote=first_text(source, "content"),

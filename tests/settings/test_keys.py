@@ -17,7 +17,7 @@ import pytest
 from turnwheel import Limits, ModelSpec, Policy, Price, Rule, Settings
 from turnwheel.effects import config
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.request_extras import HeaderPairs, JSONObjectText
+from turnwheel.effects.request_extras import HeaderPairs, JSONObjectText, ProviderTools
 from turnwheel.performers import RateLimit
 from turnwheel.performers.stores.place import StorePlace
 from turnwheel.performers.stores.postgres.address import DatabaseAddress
@@ -80,6 +80,7 @@ SAMPLES: dict[object, tuple[object, str]] = {
     tuple[RateLimit, ...]: ([{"model": "x", "tokens": 9}], '[{ model = "x", tokens = 9 }]'),
     HeaderPairs: ({"x-team": "t"}, '{ x-team = "t" }'),
     JSONObjectText: ({"top_k": 3}, '{"top_k": 3}'),
+    ProviderTools: ([{"type": "web_search"}], '[{ type = "web_search" }]'),
     tuple[CommandHook, ...]: ([{"at": "stop", "command": ["x"]}], '[{ at = "stop", command = ["x"] }]'),
 }
 """For each kind of setting a value as a file has it, and as a variable does."""

@@ -18,10 +18,12 @@ from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.history import SHORT, History, clear_results
 from turnwheel.effects.messages import (
     Binary,
+    Citation,
     Finish,
     Message,
     Outcome,
     Part,
+    ProviderCall,
     Reasoning,
     Role,
     StopReason,
@@ -82,6 +84,22 @@ OPAQUE = st.sampled_from(
     ]
 )
 CALLS = st.builds(ToolCall, id=st.just(""), wire_id=IDS, name=NAMES, arguments=ARGUMENTS, opaque=OPAQUE)
+USE = Reasoning(text="", opaque='{"type": "server_tool_use", "id": "st", "name": "web_search", "input": {}}')
+FOUND = ProviderCall(
+    id="st",
+    name="web_search",
+    opaque='{"type": "web_search_tool_result", "tool_use_id": "st", "content": [], "output_index": 3}',
+)
+CITED = st.builds(
+    Citation,
+    url=st.just("https://a.example"),
+    start=st.integers(0, 6),
+    end=st.integers(0, 6),
+    opaque=st.sampled_from(["", '{"type": "url_citation", "start_index": 0, "end_index": 1}', "[]"]),
+)
+PROVIDED = st.sampled_from(
+    [(), (USE,), (FOUND,), (USE, FOUND), (USE, Text(text="a "), FOUND, Text(text=" "))]
+)
 MODELS = st.sampled_from(["", "openai:m", "openai-responses:m", "anthropic:claude-x", "other:m"])
 
 
@@ -99,6 +117,7 @@ def answers(draw: st.DrawFn, turn: int) -> list[Message]:
     parts: list[Part] = [*draw(st.lists(THOUGHTS, max_size=2)), *draw(FILES)]
     if draw(st.booleans()):
         parts.append(Text(text=draw(TEXTS)))
+    parts += [*draw(PROVIDED), *draw(st.lists(CITED | st.builds(Text, text=TEXTS), max_size=3))]
     calls = [attrs.evolve(draw(CALLS), id=f"r-{turn}-{n}") for n in range(draw(st.integers(0, 3)))]
     ended = Finish(reason=StopReason.TOOL_USE if calls else StopReason.END_TURN)
     said = Message(role=Role.ASSISTANT, parts=(*parts, *calls, ended), model=draw(MODELS))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import attrs
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 from turnwheel.effects.events import Failure
 from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, TextPiece, merged
-from turnwheel.effects.messages import StopReason
+from turnwheel.effects.messages import Citation, ProviderCall, StopReason
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.models.anthropic import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
@@ -186,6 +186,12 @@ def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
             case CallPiece():
                 said = f"call {piece.index} id={piece.wire_id} name={piece.name} {piece.arguments}"
                 lines.append(f"{said} {piece.opaque}".rstrip())
+            case ProviderCall():
+                lines.append(f"provider {filled(piece)}")
+            case Citation():
+                lines.append(f"source {filled(piece)}")
+            case _:
+                assert_never(piece)
     used = ending.usage and filled(ending.usage)
     if isinstance(ending, Complete):
         how = [f"ends {ending.stop}", used, ending.sequence and f"sequence={ending.sequence}"]

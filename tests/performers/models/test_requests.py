@@ -15,10 +15,12 @@ from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
     Binary,
+    Citation,
     Finish,
     Message,
     Outcome,
     Part,
+    ProviderCall,
     Reasoning,
     Role,
     StopReason,
@@ -866,6 +868,138 @@ def test_tools_are_chosen_by_word_or_by_name() -> None:
         body = gpt(HI, config=config, tools=("read",), tool_choice=choice)
         assert body.get("tool_choice") == expected
     assert gpt(HI, config=config)["tool_choice"] == "none"
+
+
+# Tools that the provider runs
+
+SEARCH = {"type": "web_search", "filters": {"allowed_domains": ["a.example"]}}
+FOUND = part("web_search_call", id="ws", status="completed", action={"type": "search", "query": "x"})
+NOTE = part("url_citation", url="https://a.example", title="A", start_index=0, end_index=8)
+
+
+@each_dialect
+def test_a_tool_of_the_providers_is_sent_as_it_is_before_the_others(dialect: str) -> None:
+    spec = ModelSpec(name=ASKED[dialect], max_output=None, provider_tools=(SEARCH,))
+    config: dict[str, Any] = {"model": spec, "tools": (READ,)}
+    body = body_for(dialect, HI, config=config, tools=("read",))
+    assert (body["tools"][0], len(body["tools"])) == (SEARCH, 2)
+    assert "tool_choice" not in body
+    # Our own are all withdrawn: the provider's may not be called either.
+    body = body_for(dialect, HI, config=config, tools=())
+    assert body["tools"][0] == SEARCH
+    assert body["tool_choice"] in ("none", {"type": "none"})
+    # An agent may have no other tools.
+    body = body_for(dialect, HI, config={**config, "tools": ()}, tools=())
+    assert (body["tools"], "tool_choice" in body) == ([SEARCH], False)
+    none = {"model": attrs.evolve(spec, tool_choice="none"), "tools": ()}
+    assert body_for(dialect, HI, config=none, tools=())["tool_choice"] in ("none", {"type": "none"})
+    view = Transcript(revision=0, length=1, limit=1_000)
+    assert "tools" not in body_for(dialect, HI, config=config, tools=(), view=view, purpose=Purpose.SUMMARY)
+
+
+def test_a_fallback_is_sent_its_own_tools_and_no_others() -> None:
+    other = ModelSpec(name="openai-responses:n", max_output=None, provider_tools=({"type": "file_search"},))
+    first = ModelSpec(name=GPT, max_output=None, provider_tools=(SEARCH,))
+    config = {"model": first, "models": (other,)}
+    assert gpt(HI, config=config)["tools"] == [SEARCH]
+    assert gpt(HI, config=config, model=other.name)["tools"] == [{"type": "file_search"}]
+    assert "tools" not in claude(HI, config={**config, "tools": ()}, tools=())
+    assert first.named("openai-responses:o").provider_tools == first.provider_tools
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"type": "function", "name": "f"},
+        {"type": "custom", "name": "f"},
+        {"type": "computer_use_preview"},
+        {"type": "computer_20250124"},
+        {"type": "local_shell"},
+        {"type": "shell"},
+        {"type": "apply_patch"},
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "text_editor_20250728"},
+        {"type": "memory_20250818"},
+        {"type": "mcp", "server_label": "s", "server_url": "https://a.example"},
+        {"type": "tool_search", "execution": "client"},
+        {"name": "f"},
+        {"type": 3},
+        {"type": "web_search", "api_key": "secret"},
+    ],
+)
+def test_a_spec_of_a_tool_that_the_provider_does_not_run_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="provider_tools"):
+        ModelSpec(name="m", provider_tools=(spec,))
+
+
+def test_specs_that_the_provider_runs_are_taken() -> None:
+    specs = (
+        {"type": "shell", "environment": {"type": "container_auto"}},
+        {"type": "mcp", "server_url": "https://a.example", "require_approval": "never"},
+        {"type": "web_search_20250305", "name": "web_search"},
+        {"type": "code_execution_20250825", "name": "code_execution"},
+    )
+    assert [*map(json.loads, ModelSpec(name="m", provider_tools=specs).provider_tools)] == [*specs]
+    listed = json.dumps(specs)
+    assert ModelSpec(name="m", provider_tools=listed).provider_tools == tuple(map(json.dumps, specs))
+    for wrong in ("{}", "[", SEARCH, [3]):
+        with pytest.raises(ConfigError, match="provider_tools"):
+            ModelSpec(name="m", provider_tools=wrong)
+
+
+def test_what_the_provider_did_goes_back_to_responses_as_it_came() -> None:
+    called = ProviderCall(id="ws", name="web_search", opaque=json.dumps({**FOUND, "output_index": 0}))
+    source = Citation(url="https://a.example", end=8, opaque=json.dumps(NOTE))
+    answer = assistant(called, "It is X.", source, kept("message", 1, **COMMENT))
+    content = [part("output_text", text="It is X.", annotations=[NOTE])]
+    assert items_of(HI, answer)[1:] == [FOUND, comment("It is X.") | {"content": content}]
+    # The second message of an answer has places of its own.
+    first = "Look.", kept("message", 0, **COMMENT)
+    later = attrs.evolve(source, start=5, end=13)
+    answer = assistant(*first, attrs.evolve(called), "It is X.", later, kept("message", 1, **COMMENT))
+    assert items_of(HI, answer)[-1]["content"] == content
+    # Another model is told what was said, and no more.
+    said = {"role": "assistant", "content": "It is X."}
+    answer = assistant(called, "It is ", source, "X.", source)
+    assert items_of(HI, answer, model="openai-responses:n")[1:] == [said]
+    assert chat(HI, attrs.evolve(answer, model=GPT))["messages"][1] == said
+    assert claude(HI, attrs.evolve(answer, model=GPT), GO)["messages"][1]["content"] == [
+        {"type": "text", "text": "It is X."}
+    ]
+
+
+def test_what_the_provider_did_goes_back_to_messages_as_it_came() -> None:
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "x"}]}
+    quote = {"type": "web_search_result_location", "url": "https://a.example", "encrypted_index": "i"}
+    began = Reasoning(text="", opaque=json.dumps(use))
+    ended = ProviderCall(id="srvtoolu_1", name="web_search", opaque=json.dumps(found))
+    source = Citation(url="https://a.example", start=8, end=15, opaque=json.dumps(quote))
+    answer = assistant(SIGNED, "I look. ", began, ended, "It is X", source, source, ". And", CALL)
+    blocks = claude(HI, answer, results(CALL))["messages"][1]["content"]
+    assert blocks[:-1] == [
+        {"type": "thinking", "thinking": "hm", "signature": "s1"},
+        {"type": "text", "text": "I look. "},
+        use,
+        found,
+        {"type": "text", "text": "It is X", "citations": [quote, quote]},
+        {"type": "text", "text": ". And"},
+    ]
+    # A text without a source may stand before one that has one, in the same piece.
+    mixed = assistant("So: it is X", attrs.evolve(source, start=4, end=11), " ")
+    assert claude(HI, mixed, GO)["messages"][1]["content"] == [
+        {"type": "text", "text": "So: "},
+        {"type": "text", "text": "it is X", "citations": [quote]},
+    ]
+    # One half of a call alone is refused, and so is what another model cannot read.
+    for half in (began, ended):
+        assert claude(HI, assistant(half, "ok"), GO)["messages"][1]["content"] == [
+            {"type": "text", "text": "ok"}
+        ]
+    other = attrs.evolve(answer, model="anthropic:claude-opus-4-1")
+    assert [block["type"] for block in claude(HI, other, results(CALL))["messages"][1]["content"]] == [
+        *("thinking", "text", "text", "tool_use")
+    ]
 
 
 # What providers would refuse, in all dialects
