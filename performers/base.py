@@ -19,6 +19,7 @@ import attrs
 from ..effects import (
     AgentNoticed,
     Answer,
+    CacheMissed,
     Config,
     DecodeOutput,
     Event,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 LEAVING = "leaving"
 
 # Notices that a performer passes through: they go to subscribers and change nothing.
-PassThroughNotice = AgentNoticed | RequestDelayed
+PassThroughNotice = AgentNoticed | RequestDelayed | CacheMissed
 
 # Finds the whole result of a call by its id; None where there is none.
 FullResult = Callable[[str], Awaitable[str | None]]

@@ -313,7 +313,7 @@ def _messages_message(message: Object) -> Iterator[str]:
         yield f"the provider ran {ran}, with results for {found}"
 
 
-def _is_block(block: Object, role: str) -> bool:
+def _is_block(block: Object, role: str) -> bool:  # noqa: PLR0911  # one return for each kind
     match role, block:
         case _, {"type": "text", "text": text}:
             return _says(text)

@@ -24,6 +24,7 @@ from ...effects.notices import (
     ApprovalRequested,
     CallSettled,
     Notice,
+    ProviderCalled,
     ReasoningDelta,
     RunEnded,
     TextDelta,
@@ -93,6 +94,9 @@ class ChatTranscript:
             case ToolStarted():
                 self._face.remember(notice.call, notice.tool, notice.arguments)
                 self._running[notice.call] = _RunningCall(time.monotonic())
+            case ProviderCalled():
+                self.end_text()
+                self._other(notice)
             case ApprovalRequested(call=call):
                 self._face.forget_change(call)
                 self._other(notice)

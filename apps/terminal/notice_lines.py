@@ -11,7 +11,10 @@ from ...effects.events import (
     Deny,
 )
 from ...effects.hooks import HookSaid
+from ...effects.messages import Message
 from ...effects.notices import (
+    CacheMissed,
+    CacheMissReason,
     CallJudged,
     Compacted,
     CompactionFailed,
@@ -25,6 +28,7 @@ from ...effects.notices import (
     LoopDetected,
     LoopStage,
     Notice,
+    ProviderCalled,
     ResultsCleared,
     RunLeft,
     SettingChanged,
@@ -33,10 +37,23 @@ from ...effects.notices import (
 )
 from ...effects.records import Change, SetMode, SetModel
 from ..cli.option_types import short
-from .call_summary import number
+from .call_summary import essence, number
 
 StyledLine = tuple[str, str]
 """A line and its style."""
+
+ABOUT = 100
+"""Characters of what a call of the provider's is about."""
+
+CACHE_MISSES: dict[CacheMissReason, str] = {
+    CacheMissReason.SYSTEM: "the system prompt changed",
+    CacheMissReason.TOOLS: "the tools changed",
+    CacheMissReason.SETTINGS: "the settings of the model changed",
+    CacheMissReason.COMPACTED: "the conversation was summarised",
+    CacheMissReason.CLEARED: "old tool results were left out",
+    CacheMissReason.UNCHANGED: "the prompt begins as before",
+}
+"""Why a prompt was not in the provider's cache, in words."""
 
 
 def notice_lines(notice: Notice) -> Iterator[StyledLine]:
@@ -55,6 +72,9 @@ def notice_lines(notice: Notice) -> Iterator[StyledLine]:
             yield "a message was taken back before it was read", "dim"
         case InputBlocked(reason=reason):
             yield f"a hook blocked the input: {reason or 'it gave no reason'}", "warning"
+        case ProviderCalled(tool=tool, arguments=arguments, status=status):
+            came = "" if status == "completed" else f": {status}"
+            yield f"the provider ran {tool} {essence(tool, arguments, ABOUT)}".rstrip() + came, "dim"
         case HookEnded(said=answers):
             yield from ((f"hook {one.name} failed: {one.fault}", "warning") for one in answers if one.fault)
         case _:
@@ -82,6 +102,12 @@ def _upkeep(notice: Notice) -> Iterator[StyledLine]:
             pass
 
 
+def source_lines(message: Message) -> Iterator[StyledLine]:
+    """The sources that an answer names, once each."""
+    named = [" ".join(filter(None, [source.title, source.url])) for source in message.citations]
+    yield from ((f"source: {name}", "dim") for name in dict.fromkeys(filter(None, named)))
+
+
 def verbose_lines(notice: Notice) -> Iterator[StyledLine]:
     """The additional lines of *notice* for `--verbose`."""
     match notice:
@@ -92,6 +118,9 @@ def verbose_lines(notice: Notice) -> Iterator[StyledLine]:
             yield f"{hook}: {', '.join(names)}", "dim"
         case HookEnded(said=answers):
             yield from ((f"hook {one.name}: {_answer(one)}", "dim") for one in answers if not one.fault)
+        case CacheMissed(reason=reason, cached=cached, expected=expected):
+            read = f"{cached:,} of {number(expected, 'token')} came from the provider's cache"
+            yield f"{read}: {CACHE_MISSES[reason]}", "dim"
         case Ignored(event=event, state=state):
             yield f"{event} came too late for {state}", "dim"
         case _:

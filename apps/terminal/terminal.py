@@ -45,7 +45,7 @@ from .call_summary import (
 )
 from .children import ChildrenView
 from .countdown import Countdown, countdown, wait_lines
-from .notice_lines import decision_text, notice_lines, verbose_lines
+from .notice_lines import decision_text, notice_lines, source_lines, verbose_lines
 from .sanitize import clean, first_lines, one_line, without_colors
 from .screen import INDENT, Screen, timer
 from .spend_format import bill
@@ -196,11 +196,14 @@ class Terminal:
         match notice:
             case ModelCalled():
                 self._spin("thinking")
-            case TurnEnded(calls=calls):
+            case TurnEnded(calls=calls, message=message):
                 for call in calls:
                     self.remember(call.id, call.name, call.arguments)
                 screen.still()
                 self.silence()
+                # Not where each is told: that is in the middle of the text.
+                for text, style in source_lines(message):
+                    screen.say(text, style)
             case AnswerDropped():
                 screen.still()
                 self.silence()

@@ -47,6 +47,7 @@ from .errors import (
     without_login,
 )
 from .extras import variables_of
+from .prompt_cache import MIN_PROMPT, PromptCache
 from .throttle import MAX_CONCURRENT, Slot, Throttle
 from .transport import (
     Client,
@@ -203,6 +204,7 @@ class HTTPModel:
         self._client: Client = client
         self._given = callers_own(client)
         self._throttle = Throttle(settings.limit, lambda: self.account)
+        self._cache = PromptCache()
         # Connections belong to the event loop they were opened in, and `run_sync` opens one loop after
         # another.
         self._transports: dict[asyncio.AbstractEventLoop, Transport] = {}
@@ -254,7 +256,11 @@ class HTTPModel:
             except ConfigError as error:  # an environment variable that only this process lacks
                 ending = Broken(failure=Failure.BAD_REQUEST, message=str(error))
             answer = attempt.answer(self._explained(ending, attempt, scene.config.spec(request.model)))
-            failed = answer if isinstance(answer, ModelFailed) and _is_load(answer, attempt.status) else None
+            failed: ModelFailed | None = None
+            if isinstance(answer, ModelFailed):
+                failed = answer if _is_load(answer, attempt.status) else None
+            elif answer.usage.input >= MIN_PROMPT:
+                self._cache.look(request, scene, attempt.started or answer.at, answer.usage)
             if failed is not None and slot.turned_away(failed):
                 # There is an answer, so it is too late to cancel it.
                 with suppress(asyncio.CancelledError):

@@ -21,13 +21,15 @@ from turnwheel.apps.terminal.wrap import Wrap
 from turnwheel.effects.config import ModelSpec, OnLost, OnMaxTokens, Steering
 from turnwheel.effects.events import Failure
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.messages import Message, Outcome, Role, StopReason, ToolCall, user
+from turnwheel.effects.messages import Citation, Message, Outcome, Role, StopReason, Text, ToolCall, user
 from turnwheel.effects.notices import (
     AgentNoticed,
     AgentStarted,
     AnswerDropped,
     ApprovalRequested,
     ApprovalResolved,
+    CacheMissed,
+    CacheMissReason,
     CallJudged,
     CallSettled,
     Compacted,
@@ -45,6 +47,7 @@ from turnwheel.effects.notices import (
     LoopDetected,
     LoopStage,
     Notice,
+    ProviderCalled,
     ReasoningDelta,
     RequestDelayed,
     ResultsCleared,
@@ -53,6 +56,7 @@ from turnwheel.effects.notices import (
     RunStarted,
     SettingChanged,
     SettingRefused,
+    SourceCited,
     TextDelta,
     ToolOutput,
     ToolStarted,
@@ -141,6 +145,30 @@ SHOWN: dict[str, list[Notice]] = {
         LoopDetected(stage=LoopStage.WARNED, tools=("read",), count=5, text="read 5 times.", at=0.0),
         LoopDetected(stage=LoopStage.STOPPED, tools=("read",), count=8, text="stopped", at=0.0),
     ],
+    "a provider that searches": [
+        TextDelta("look. ", at=0.0),
+        ProviderCalled(id="ws", tool="web_search", arguments='{"query": "x"}', status="completed", at=0.0),
+        ProviderCalled(id="wf", tool="web_fetch", status="failed", at=0.0),
+        TextDelta("so", at=0.0),
+        SourceCited(url="https://a.example", title="A", end=2, at=0.0),
+        TextDelta(" it is", at=0.0),
+        TurnEnded(
+            request="r",
+            turn=1,
+            message=Message(
+                role=Role.ASSISTANT,
+                parts=(
+                    Text(text="look. so it is"),
+                    *[Citation(url="https://a.example", title="A")] * 2,
+                    Citation(url="", title="b.txt"),
+                    Citation(url="", quote="nameless"),
+                ),
+            ),
+            stop=StopReason.END_TURN,
+            usage=Usage(),
+            at=0.0,
+        ),
+    ],
     "old results": [
         ResultsCleared(count=1, tokens=900, at=0.0),
         ResultsCleared(count=11, tokens=9_000, at=0.0),
@@ -217,6 +245,10 @@ DETAILS: dict[str, list[Notice]] = {
     "judgements": [JUDGED, attrs.evolve(JUDGED, ground=Basis.PERSON, detail="")],
     "hooks": [HookAsked(request="r", hook=Hook.STOP, names=("a", "b"), at=0.0)],
     "answers": [HookEnded(request="r", hook=Hook.PRE_TOOL_USE, said=SAID, at=0.0)],
+    "a cache that was missed": [
+        CacheMissed(request="r", model="m", reason=reason, expected=9_000, cached=1_024, at=0.0)
+        for reason in CacheMissReason
+    ],
     "too late": [Ignored(event="TimerFired", state="done", at=0.0)],
 }
 

@@ -98,7 +98,9 @@ CITED = st.builds(
     opaque=st.sampled_from(["", '{"type": "url_citation", "start_index": 0, "end_index": 1}', "[]"]),
 )
 PROVIDED = st.sampled_from(
-    [(), (USE,), (FOUND,), (USE, FOUND), (USE, Text(text="a "), FOUND, Text(text=" "))]
+    list[tuple[Part, ...]](
+        [(), (USE,), (FOUND,), (USE, FOUND), (USE, Text(text="a "), FOUND, Text(text=" "))]
+    )
 )
 MODELS = st.sampled_from(["", "openai:m", "openai-responses:m", "anthropic:claude-x", "other:m"])
 

@@ -942,7 +942,8 @@ def test_specs_that_the_provider_runs_are_taken() -> None:
     assert [*map(json.loads, ModelSpec(name="m", provider_tools=specs).provider_tools)] == [*specs]
     listed = json.dumps(specs)
     assert ModelSpec(name="m", provider_tools=listed).provider_tools == tuple(map(json.dumps, specs))
-    for wrong in ("{}", "[", SEARCH, [3]):
+    wrongs: list[Any] = ["{}", "[", SEARCH, [3]]
+    for wrong in wrongs:
         with pytest.raises(ConfigError, match="provider_tools"):
             ModelSpec(name="m", provider_tools=wrong)
 

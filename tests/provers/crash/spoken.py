@@ -10,7 +10,7 @@ from typing import Any, final
 import attrs
 import httpx
 
-from turnwheel.effects.history import CallPiece, Piece
+from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from turnwheel.effects.usage import Usage
 
 OVERLOADED = {"type": "error", "code": "server_is_overloaded", "message": "as it happens"}
@@ -32,8 +32,10 @@ def spoken(pieces: Sequence[Piece], usage: Usage, *, fails: bool) -> list[dict[s
 
 
 def _events(number: int, piece: Piece) -> list[dict[str, Any]]:
-    if not isinstance(piece, CallPiece):
+    if isinstance(piece, TextPiece | ReasoningPiece):
         return [{"type": "response.output_text.delta", "item_id": "message", "delta": piece.text}]
+    if not isinstance(piece, CallPiece):
+        return []  # no script has what a provider does with its own tools
     own = {"id": f"item_{number}", "type": "function_call", "call_id": piece.wire_id, "name": piece.name}
     half = len(piece.arguments) // 2
     deltas = [

@@ -28,6 +28,7 @@ from turnwheel.effects.history import (
     TextPiece,
     merged,
 )
+from turnwheel.effects.messages import Citation, ProviderCall
 from turnwheel.effects.requests import CallModel, Conversation, RunTool
 from turnwheel.engine.core.machine import Machine
 from turnwheel.engine.journal.encoding import decode_entry, encode_entry
@@ -158,6 +159,10 @@ def _texts_of(piece: Piece) -> tuple[str, ...]:
             return (piece.text, piece.signature, piece.redacted)
         case CallPiece():
             return (piece.wire_id, piece.name, piece.arguments)
+        case ProviderCall():
+            return (piece.id, piece.name, piece.arguments, piece.status, piece.result)
+        case Citation():
+            return (piece.url, piece.title, piece.quote)
 
 
 def _can_be_written(texts: Iterable[str]) -> bool:
