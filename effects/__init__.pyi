@@ -132,7 +132,6 @@ from .notices import (
     ApprovalResolved as ApprovalResolved,
     ApprovalWithdrawn as ApprovalWithdrawn,
     CacheMissed as CacheMissed,
-    CacheMissReason as CacheMissReason,
     CallDelta as CallDelta,
     CallJudged as CallJudged,
     CallSettled as CallSettled,
@@ -223,5 +222,5 @@ from .requests import (
     is_request as is_request,
 )
 from .secrets import Secrets as Secrets, is_secret as is_secret
-from .usage import Spent as Spent, Usage as Usage, cost as cost
+from .usage import CacheMissReason as CacheMissReason, Spent as Spent, Usage as Usage, cost as cost
 from .validators import clean as clean

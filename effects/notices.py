@@ -21,7 +21,7 @@ from .output import OutputMode
 from .permissions import Basis, PermissionMode, Verdict
 from .records import Change, Record
 from .requests import AskApproval, Cancel, Purpose, Request
-from .usage import Spent, Usage
+from .usage import CacheMissReason, Spent, Usage
 
 
 @attrs.frozen(kw_only=True)
@@ -314,20 +314,6 @@ class SourceCited(_Noticed):
     start: int = 0
     end: int = 0
     quote: str = ""
-
-
-class CacheMissReason(StrEnum):
-    """What changed in the beginning of a prompt that the provider had in its cache."""
-
-    SYSTEM = "system"
-    TOOLS = "tools"
-    SETTINGS = "settings"
-    # The conversation was summarised, so the messages are others.
-    COMPACTED = "compacted"
-    # Old tool results are left out from here on.
-    CLEARED = "cleared"
-    # The prompt begins as the one before: the provider lost it, or did not look.
-    UNCHANGED = "unchanged"
 
 
 @final

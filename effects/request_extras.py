@@ -144,8 +144,8 @@ def _credentials(value: object) -> Iterator[str]:
             yield from _credentials(inner)
 
 
-# What the types of tools begin with that a provider describes and its client runs. A call of one would wait
-# for a result that nobody makes: a function is a tool of the agent's own.
+# What the types of tools begin with that a provider describes and its client runs. Here nobody makes the
+# result that the call of such a tool waits for.
 CLIENT_TOOLS = (
     *("function", "custom", "namespace"),
     *("computer", "local_shell", "apply_patch", "bash_", "text_editor_", "memory_"),

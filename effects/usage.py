@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from enum import StrEnum
 from typing import final
 
 import attrs
@@ -117,3 +118,17 @@ def cost(usage: Usage, price: Price | None) -> Decimal:
         + (usage.output - thought) * price.output
         + thought * reasoning
     ) / PER
+
+
+class CacheMissReason(StrEnum):
+    """What changed in the beginning of a prompt that the provider had in its cache."""
+
+    SYSTEM = "system"
+    TOOLS = "tools"
+    SETTINGS = "settings"
+    # The conversation was summarised, so the messages are others.
+    COMPACTED = "compacted"
+    # Old tool results are left out from here on.
+    CLEARED = "cleared"
+    # The prompt begins as the one before: the provider lost it, or did not look.
+    UNCHANGED = "unchanged"

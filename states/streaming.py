@@ -278,15 +278,19 @@ def parts_of(pieces: Iterable[Piece], calls: Mapping[int, ToolCall]) -> tuple[Pa
     """The parts of the message, in the order in which they began; *calls* are the kept ones by index."""
     parts: list[Part] = []
     for piece in pieces:
-        if isinstance(piece, CallPiece):
-            if piece.index in calls:
-                parts.append(calls[piece.index])
-        elif isinstance(piece, ReasoningPiece):
-            parts.append(messages.Reasoning(**attrs.asdict(piece)))
-        elif not isinstance(piece, TextPiece):
-            parts.append(piece)
-        elif piece.text:
-            parts.append(Text(text=piece.text))
+        match piece:
+            case TextPiece():
+                if piece.text:
+                    parts.append(Text(text=piece.text))
+            case CallPiece():
+                if piece.index in calls:
+                    parts.append(calls[piece.index])
+            case ReasoningPiece():
+                parts.append(messages.Reasoning(**attrs.asdict(piece)))
+            case ProviderCall() | Citation():
+                parts.append(piece)
+            case _:
+                assert_never(piece)
     return tuple(parts)
 
 

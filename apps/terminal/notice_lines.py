@@ -14,7 +14,6 @@ from ...effects.hooks import HookSaid
 from ...effects.messages import Message
 from ...effects.notices import (
     CacheMissed,
-    CacheMissReason,
     CallJudged,
     Compacted,
     CompactionFailed,
@@ -36,6 +35,7 @@ from ...effects.notices import (
     Warned,
 )
 from ...effects.records import Change, SetMode, SetModel
+from ...effects.usage import CacheMissReason
 from ..cli.option_types import short
 from .call_summary import essence, number
 

@@ -602,8 +602,7 @@ class MessagesParser(BodyParser):
                 self._say(block_call(start, *named), pieces)
             case _:
                 block.ours = False
-        passing = not block.ours or bool(block.start)
-        self._after_text = start.get("type") == "text" or (self._after_text and passing)
+        self._after_text = start.get("type") == "text" or (self._after_text and not block.ours)
         if isinstance(index, int):
             self._blocks[index] = block
 

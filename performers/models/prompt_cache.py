@@ -20,10 +20,10 @@ import attrs
 from ...effects.config import Config, ModelSpec, ToolSpec
 from ...effects.history import Log
 from ...effects.messages import Message, Role
-from ...effects.notices import CacheMissed, CacheMissReason
+from ...effects.notices import CacheMissed
 from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel, Conversation, Purpose
-from ...effects.usage import Usage
+from ...effects.usage import CacheMissReason, Usage
 from ..base import PerformContext
 
 # Tokens of a prompt below which providers keep nothing; some models need more, and say so by their counts.
@@ -33,7 +33,7 @@ MIN_PROMPT = 1_024
 LIFETIME = 300.0
 
 # The share of the expected tokens below which a cache is missed: providers count in blocks.
-ENOUGH = 0.9
+ENOUGH_CACHED = 0.9
 
 # Sessions and models that are remembered, the least recently used going first.
 MAX_REMEMBERED_PROMPTS = 1_000
@@ -115,7 +115,7 @@ class PromptCache:
         if before is None or sent - before.at >= LIFETIME:
             return
         expected = min(before.held, usage.input)
-        if expected < MIN_PROMPT or usage.cached >= expected * ENOUGH:
+        if expected < MIN_PROMPT or usage.cached >= expected * ENOUGH_CACHED:
             return
         reason = now.differs_in(before)
         if reason is None or (reason is CacheMissReason.UNCHANGED and _left_thoughts_out(before, now, scene)):

@@ -29,7 +29,6 @@ from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
     CacheMissed,
-    CacheMissReason,
     CallJudged,
     CallSettled,
     Compacted,
@@ -65,7 +64,7 @@ from turnwheel.effects.notices import (
 )
 from turnwheel.effects.permissions import Basis, Verdict
 from turnwheel.effects.records import MailKind
-from turnwheel.effects.usage import Spent, Usage
+from turnwheel.effects.usage import CacheMissReason, Spent, Usage
 from turnwheel.engine.journal.fold import try_name
 from turnwheel.states.context import Mail
 from turnwheel.testing.harness import MachineHarness, calls as wished, config

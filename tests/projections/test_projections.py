@@ -42,6 +42,7 @@ from turnwheel.effects.notices import (
     ApprovalRequested,
     ApprovalResolved,
     ApprovalWithdrawn,
+    CacheMissed,
     CallDelta,
     CallJudged,
     CallSettled,
@@ -65,6 +66,7 @@ from turnwheel.effects.notices import (
     Notice,
     NoticesMissed,
     OutputDelta,
+    ProviderCalled,
     ReasoningDelta,
     RequestDelayed,
     ResultsCleared,
@@ -75,6 +77,7 @@ from turnwheel.effects.notices import (
     RunStarted,
     SettingChanged,
     SettingRefused,
+    SourceCited,
     SummaryEnded,
     TextDelta,
     ToolOutput,
@@ -85,7 +88,7 @@ from turnwheel.effects.notices import (
 from turnwheel.effects.permissions import Basis, PermissionMode, Verdict
 from turnwheel.effects.records import AppendMessage, SetModel
 from turnwheel.effects.requests import CallModel, Purpose
-from turnwheel.effects.usage import Spent, Usage
+from turnwheel.effects.usage import CacheMissReason, Spent, Usage
 from turnwheel.engine.session.feed import Feed
 from turnwheel.projections import (
     AgentEvents,
@@ -360,6 +363,23 @@ SAMPLES: dict[str, list[Notice]] = {
         *LOOPS,
         ResultsCleared(count=11, tokens=9_000, at=0.0),
         over(DoneReason.LOOP_DETECTED, LOOPS[0].text),
+    ],
+    "what the provider does with its own tools": [
+        *START,
+        TextDelta("So ", at=0.0),
+        ProviderCalled(id="ws", tool="web_search", arguments='{"query": "x"}', status="completed", at=0.0),
+        TextDelta("it is.", at=0.0),
+        SourceCited(url="https://a.example", title="A", start=3, end=9, at=0.0),
+        CacheMissed(
+            request="r-1",
+            model="m",
+            reason=CacheMissReason.TOOLS,
+            expected=9_000,
+            cached=0,
+            at=0.0,
+        ),
+        turn(1, StopReason.END_TURN, Text(text="So it is.")),
+        over(DoneReason.END_TURN),
     ],
     "what has no price is not told as free": [
         *START,

@@ -12,10 +12,10 @@ import pytest
 from turnwheel.effects.config import Config, ModelSpec, ToolSpec
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import Message, Role, Text, user
-from turnwheel.effects.notices import CacheMissed, CacheMissReason
+from turnwheel.effects.notices import CacheMissed
 from turnwheel.effects.output import OutputMode
 from turnwheel.effects.requests import CallModel, Conversation, Purpose, Transcript
-from turnwheel.effects.usage import Usage
+from turnwheel.effects.usage import CacheMissReason, Usage
 from turnwheel.performers.base import PerformContext
 from turnwheel.performers.models.openai import OpenAIChat
 from turnwheel.performers.models.prompt_cache import LIFETIME, MAX_REMEMBERED_PROMPTS, MIN_PROMPT, PromptCache
