@@ -24,8 +24,9 @@ from turnwheel.effects.config import (
 from turnwheel.effects.events import Failure, ModelFailed
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import Finish, StopReason
+from turnwheel.effects.messages import Citation, Finish, ProviderCall, StopReason, Text
 from turnwheel.effects.usage import Spent, Usage
+from turnwheel.engine.core.codec import decode, encode
 from turnwheel.engine.core.machine import Machine, calls_at
 from turnwheel.states.batch.batch import Order, Running, RunningChild
 from turnwheel.states.rules import model_messages
@@ -443,6 +444,63 @@ def test_no_tool_runs_that_the_request_did_not_offer_or_its_performer_left_out()
     assert run.started == ["note"]
     run.end("note")
     assert [(tool, outcome) for tool, outcome in run.outcomes] == [("look", "error"), ("note", "ok")]
+
+
+SEARCHED = ProviderCall(
+    id="ws", name="look", arguments='{"query": "x"}', status="completed", result="[]", opaque="{}"
+)
+SOURCE = Citation(url="https://a.example", title="A", start=0, end=5, quote="x", opaque="{}")
+
+
+def test_what_a_provider_ran_itself_is_told_once_and_is_no_call() -> None:
+    run = MachineHarness()
+    run.stream(SEARCHED, TextPiece("It is"))
+    assert run.effects == (
+        notices.ProviderCalled(
+            id="ws",
+            tool="look",
+            arguments='{"query": "x"}',
+            status="completed",
+            result="[]",
+            at=run.now,
+        ),
+        notices.TextDelta("It is", at=run.now),
+    )
+    run.say(SOURCE, " so.")
+    assert [told.tool for told in run.all(notices.ProviderCalled)] == ["look"]
+    assert run.got(notices.SourceCited) == [
+        notices.SourceCited(url="https://a.example", title="A", start=0, end=5, quote="x", at=run.now)
+    ]
+    (ended,) = run.got(notices.TurnEnded)
+    finish = Finish(reason=StopReason.END_TURN)
+    assert ended.message.parts == (SEARCHED, Text(text="It is"), SOURCE, Text(text=" so."), finish)
+    assert (ended.message.provider_calls, ended.message.citations) == ((SEARCHED,), (SOURCE,))
+    # No tool is run and nobody is asked, though a tool of the agent has the same name.
+    assert (ended.calls, run.reason) == ((), "end_turn")
+    for kind in (notices.CallJudged, notices.ToolStarted, notices.ApprovalRequested, requests.RunTool):
+        assert run.all(kind) == []
+    assert run.machine.memory.history[-1] == ended.message
+
+
+def test_what_a_provider_ran_is_void_with_its_answer_which_is_asked_for_again() -> None:
+    run = MachineHarness()
+    run.stream(SEARCHED)
+    run.fail(Failure.SERVER)
+    assert [*map(type, run.got(notices.AnswerDropped))] == [notices.AnswerDropped]
+    assert len(run.got(notices.RetryScheduled)) == 1
+
+
+def test_what_a_provider_ran_without_a_word_is_no_message() -> None:
+    run = MachineHarness()
+    run.say(SEARCHED)
+    (ended,) = run.got(notices.TurnEnded)
+    assert ended.message.provider_calls == (SEARCHED,)
+    assert run.talk == [("user", "hello")]
+
+
+def test_what_a_provider_ran_goes_through_a_journal_as_it_is() -> None:
+    event = events.ModelStreamed(at=1.0, request="r-1", before=0, count=2, pieces=(SEARCHED, SOURCE))
+    assert decode(encode(event, events.Event), events.Event, "this event") == event
 
 
 def test_the_stop_sequence_that_ended_an_answer_is_kept_and_told() -> None:
