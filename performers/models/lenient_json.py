@@ -130,9 +130,9 @@ class SurrogateJoiner:
                 named = _joined(piece.wire_id), _joined(piece.name)
                 return CallPiece(piece.index, *named, arguments, piece.opaque)
             case ProviderCall() | Citation():  # whole, each in one chunk
-                fields = attrs.asdict(piece)
-                words = {name: _joined(value) for name, value in fields.items() if isinstance(value, str)}
-                return piece.__class__(**{**fields, **words})
+                fields: dict[str, Any] = attrs.asdict(piece)
+                fields |= {name: _joined(value) for name, value in fields.items() if isinstance(value, str)}
+                return piece.__class__(**fields)
 
     def _take(self, key: object, text: str) -> str:
         text = self._held.pop(key, "") + text
