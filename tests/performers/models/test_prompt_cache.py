@@ -39,8 +39,8 @@ class Still:
         raise NotImplementedError
 
 
-def scene_of(told: list[Any], history: History = AGAIN, session: str = "s", **config: Any) -> PerformContext:
-    made = Config(**{"model": SPEC, "tools": (READ, WRITE), **config})
+def scene_of(told: list[Any], history: History = AGAIN, session: str = "s") -> PerformContext:
+    made = Config(model=SPEC, tools=(READ, WRITE))
     return PerformContext(
         session=session, run="r", config=made, history=history, clock=Still(), emit=told.append
     )
