@@ -69,7 +69,7 @@ def chat_faults(body: bytes, call_id: re.Pattern[str] = CHAT_ID) -> list[str]:
     faults += [f"message {n}: {fault}" for n, one in enumerate(messages) for fault in _chat_message(one)]
     ids = [str(call.get("id")) for message in messages for call in objects(message.get("tool_calls"))]
     faults += _ids(ids, call_id)
-    own = [tool for tool in objects(request.get("tools")) if tool.get("type") == "function"]
+    own = [tool for tool in objects(request.get("tools")) if tool.get("type", "function") == "function"]
     faults += _names(as_object(tool.get("function")).get("name") for tool in own)
     if {"max_tokens", "max_completion_tokens"} <= request.keys():
         faults.append("both max_tokens and max_completion_tokens")
@@ -156,7 +156,7 @@ def responses_faults(body: bytes) -> list[str]:
     faults += [f"item {n}: {fault}" for n, one in enumerate(items) for fault in _responses_item(one)]
     ids = [str(item.get("call_id")) for item in items if item.get("type") == "function_call"]
     faults += _ids(ids, CHAT_ID)
-    own = [tool for tool in objects(request.get("tools")) if tool.get("type") == "function"]
+    own = [tool for tool in objects(request.get("tools")) if tool.get("type", "function") == "function"]
     faults += _names(tool.get("name") for tool in own)
     return faults
 

@@ -25,9 +25,11 @@ from turnwheel.effects.events import Failure, ModelFailed, ModelFinished
 from turnwheel.effects.history import CLEARED, CallPiece, History, Piece, TextPiece
 from turnwheel.effects.messages import (
     Binary,
+    Citation,
     Finish,
     Message,
     Outcome,
+    ProviderCall,
     Role,
     StopReason,
     Text,
@@ -35,6 +37,7 @@ from turnwheel.effects.messages import (
     ToolResult,
     user,
 )
+from turnwheel.effects.notices import TurnEnded
 from turnwheel.effects.requests import CallModel, Conversation, Transcript
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PerformContext, SystemClock
@@ -473,10 +476,16 @@ def blocks_of(page: Path) -> list[str]:
 
 
 async def test_the_page_on_providers_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    prefixed, _, limited, quoted, *plugged = blocks_of(ROOT / "docs" / "providers.md")
+    prefixed, provided, sources, _, limited, quoted, *plugged = blocks_of(ROOT / "docs" / "providers.md")
     made: dict[str, Any] = {}
     exec(prefixed, made)  # noqa: S102  # the page's own code
     assert made["agent"].fallback.name == "ollama:qwen3:8b"
+    exec(f"{provided}\n{sources}", made)  # noqa: S102  # the page's own code
+    assert made["agent"].config.model.provider_tools == ('{"type": "web_search"}',)
+    said = Text(text="So"), ProviderCall(id="ws", name="web_search", arguments="{}", status="completed")
+    message = Message(role=Role.ASSISTANT, parts=(*said, Citation(url="https://a.example", title="A")))
+    ended = TurnEnded(at=0.0, request="r", turn=1, message=message, stop=StopReason.END_TURN, usage=Usage())
+    assert made["sources"](ended) == ["web_search {}: completed", "A https://a.example"]
     exec(limited, made)  # noqa: S102  # the page's own code
     assert made["agent"].rates[0].requests == 500
     assert quoted in (ROOT / "examples" / "own_wire.py").read_text("utf-8")
