@@ -31,15 +31,10 @@ class _Noticed:
     at: float
 
 
-# Notices of what keeps a long run going; part of the union in `notices`.
-
-
 @final
 @attrs.frozen(kw_only=True)
 class RequestDelayed(_Noticed):
-    """
-    The request is not sent before *due*, in seconds since the epoch, and why: others were told to wait.
-    """
+    """The request waits until *due*, in seconds since the epoch; *reason* says what it waits for."""
 
     request: str
     due: float
@@ -305,9 +300,7 @@ class ProviderCalled(_Noticed):
 @final
 @attrs.frozen(kw_only=True)
 class SourceCited(_Noticed):
-    """
-    The answer names a source, for the characters *start* to *end* of its text; *quote* is the source's words.
-    """
+    """The answer cites a source for the characters *start* to *end* of its text; *quote* is its own."""
 
     url: str
     title: str = ""
@@ -654,18 +647,15 @@ _OfRun = (
     | RunLeft
 )
 _OfInput = InputReceived | InputTaken | InputBlocked | InputDropped | SettingChanged | SettingRefused
-_OfHooks = HookAsked | HookEnded
 _OfModel = ModelCalled | TextDelta | ReasoningDelta | CallDelta | OutputDelta | AnswerDropped | AnswerKept
 _OfProvider = ProviderCalled | SourceCited | CacheMissed
 _OfTries = AnswerFailed | RetryScheduled | RequestDelayed | FallbackUsed
 _OfHistory = ResultsCleared | CompactionStarted | SummaryEnded | Compacted | CompactionFailed
 _OfCalls = CallJudged | ToolStarted | ToolOutput | CallSettled | AgentStarted | AgentNoticed
-_OfQuestions = ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
+_OfQuestions = HookAsked | HookEnded | ApprovalRequested | ApprovalResolved | ApprovalWithdrawn
 
 # Everything a watcher can see.
-Notice = (
-    _OfRun | _OfInput | _OfHooks | _OfModel | _OfProvider | _OfTries | _OfHistory | _OfCalls | _OfQuestions
-)
+Notice = _OfRun | _OfInput | _OfModel | _OfProvider | _OfTries | _OfHistory | _OfCalls | _OfQuestions
 
 # Pieces of an answer.
 Delta = TextDelta | ReasoningDelta | CallDelta | OutputDelta
