@@ -619,7 +619,9 @@ class MessagesParser(BodyParser):
                 self._say(ReasoningPiece(opaque=opaque), pieces)
                 named = first_label(block.start, "name"), arguments
                 self._provided[first_text(block.start, "id")] = named
-            pieces += [cited(source, block.begin, block.end) for source in block.sources]
+            if block.sources:
+                pieces += [cited(source, block.begin, block.end) for source in block.sources]
+                self._after_text = False
 
     def _delta(self, index: object, delta: object, pieces: list[Piece]) -> None:
         block = self._blocks.get(index) if isinstance(index, int) else None

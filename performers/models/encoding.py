@@ -138,7 +138,7 @@ def tool_fields(
     """
     names, spec = frozenset(request.tools), config.spec(request.model)
     tools = [each for each in config.tools if each.name in names]
-    provided = provider_specs(request, spec)
+    provided = provider_specs(request, spec) if spec.provider_tools else []
     choice = choice_of(request) if (tools or provided) and request.tool_choice else ""
     own = [each for each in config.tools if each.kind is not ToolKind.OUTPUT]
     withdrawn = not tools and bool(own or spec.tool_choice == NO_CHOICE)
