@@ -118,13 +118,15 @@ class Wants:
 
     def begin(self, run: str, prompt: str, spec: OutputSpec | None) -> None:
         """*run* begins with *prompt*, and comes to an output of *spec*."""
+        if spec is None and not self._asked:
+            return
         left = dict(self._asked)
         schema, output = left.pop(prompt, ("", None))
         if spec is None:
             output = None
         elif schema != spec.schema:
             output = self.known.get(spec.schema)
-        self._asked, self._run, self._output = left, run, output
+        self._asked, self._run, self._output = left or _NOTHING, run, output
 
     def know(self, spec: OutputSpec, output: Output[Any], run: str = "") -> None:
         """Read what has *spec* as *output*, and be sure of that for *run*."""
