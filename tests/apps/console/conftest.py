@@ -13,6 +13,7 @@ import attrs
 import pytest
 import uvicorn
 from support.installing import CACHE, install_npm
+from support.patience import PATIENCE
 
 from turnwheel import Agent, MemoryStore
 from turnwheel.apps.server.app import AgentServer, create_app
@@ -75,7 +76,7 @@ class Console:
                 self.faults.append(said.text)
 
         context = await self.browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **more})
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(1_000 * PATIENCE)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", listen)

@@ -53,29 +53,31 @@ async def test_the_installed_console_works_without_a_network(
     command = (installed / "turnwheel", "serve", "--stand-in", "--store", f"{tmp_path}/s.db")
     quiet = {name: value for name, value in os.environ.items() if not name.lower().endswith("proxy")}
     with subprocess.Popen(command, cwd=work, env=quiet, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().split()[-1]
-        asked: list[str] = []
-        faults: list[str] = []
-        async with async_playwright() as playwright:
-            # Names lead nowhere, so that a look at another host fails and is counted.
-            nowhere = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-            browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, nowhere])
-            page = await Console(url, browser, faults).page()
-            page.on("request", lambda request: asked.append(request.url))
-            await page.reload()
-            await begin(page, "Look over this repository and write a report to REPORT.md")
-            await page.locator(".question").wait_for()
-            await page.get_by_role("button", name="Show all to approve").click()
-            await page.get_by_role("button", name="Approve", exact=True).click()
-            await sees(page, "Run finished")
-            for tab in ("Step", "Next moves", "Spend", "Children"):
-                await page.get_by_role("tab", name=tab).click()
-                await page.locator(".panel > :not(.empty), .panel > .empty").first.wait_for()
-            await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
-            await browser.close()
-        assert faults == []
-        assert [each for each in asked if not each.startswith(url)] == []
-        assert asked
-        assert Path(work, "REPORT.md").exists()
-        server.terminate()
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().split()[-1]
+            asked: list[str] = []
+            faults: list[str] = []
+            async with async_playwright() as playwright:
+                # Names lead nowhere, so that a look at another host fails and is counted.
+                nowhere = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+                browser = await playwright.chromium.launch(executable_path=chromium, args=[*FLAGS, nowhere])
+                page = await Console(url, browser, faults).page()
+                page.on("request", lambda request: asked.append(request.url))
+                await page.reload()
+                await begin(page, "Look over this repository and write a report to REPORT.md")
+                await page.locator(".question").wait_for()
+                await page.get_by_role("button", name="Show all to approve").click()
+                await page.get_by_role("button", name="Approve", exact=True).click()
+                await sees(page, "Run finished")
+                for tab in ("Step", "Next moves", "Spend", "Children"):
+                    await page.get_by_role("tab", name=tab).click()
+                    await page.locator(".panel > :not(.empty), .panel > .empty").first.wait_for()
+                await page.locator(".tw-chart .state.lit[data-state=done]").wait_for()
+                await browser.close()
+            assert faults == []
+            assert [each for each in asked if not each.startswith(url)] == []
+            assert asked
+            assert Path(work, "REPORT.md").exists()
+        finally:
+            server.terminate()
