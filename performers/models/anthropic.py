@@ -323,7 +323,7 @@ def _tools(request: CallModel, config: Config, called: Iterable[str]) -> list[by
     offered, spec = frozenset(request.tools), config.spec(request.model)
     tools = [tool_block(tool) for tool in config.tools if tool.name in offered]
     provided = encoding.provider_specs(request, spec)
-    if tools or (provided and not config.tools and spec.tool_choice != NO_CHOICE):
+    if tools or (provided and not encoding.withdraws_tools(config, spec)):
         chosen = encoding.choice_of(request)
         choice = b',"tool_choice":' + to_json(_choice(chosen)) if chosen else b""
         # The provider's own stand first, as they were configured, so the mark is on one of ours.
@@ -594,7 +594,7 @@ class MessagesParser(BodyParser):
                 wire_id = shorten_id(first_text(start, "id"))
                 self._say(CallPiece(self._calls, wire_id, first_label(start, "name")), pieces)
                 self._calls += 1
-            case kind if kind in SERVER_CALLS:
+            case str(kind) if kind in SERVER_CALLS:
                 block.start = start
             case str(kind) if kind.endswith(RESULT_BLOCK):
                 self._close([other for other, open_ in self._blocks.items() if open_.start], pieces)

@@ -140,18 +140,24 @@ def tool_fields(
     tools = [each for each in config.tools if each.name in names]
     provided = provider_specs(request, spec) if spec.provider_tools else []
     choice = choice_of(request) if (tools or provided) and request.tool_choice else ""
-    own = [each for each in config.tools if each.kind is not ToolKind.OUTPUT]
-    withdrawn = not tools and bool(own or spec.tool_choice == NO_CHOICE)
-    if withdrawn and request.purpose is Purpose.TURN:
-        # All are withdrawn. Some proxies refuse calls in a conversation where no tool is offered, so they are
-        # listed with a choice of none. The tool of an output was not withdrawn: the model is asked for the
-        # output in another way.
-        tools, choice = own, NO_CHOICE
+    if not tools and request.purpose is Purpose.TURN and withdraws_tools(config, spec):
+        # Some proxies refuse calls in a conversation where no tool is offered, so all are listed with a
+        # choice of none.
+        tools, choice = [each for each in config.tools if each.kind is not ToolKind.OUTPUT], NO_CHOICE
     if not (tools or provided):
         return []
     word = choice in {AUTO_CHOICE, NO_CHOICE, REQUIRED_CHOICE}
     chosen = b',"tool_choice":' + to_json(choice if word else named(choice)) if choice else b""
     return [chosen, b',"tools":[', b",".join([*provided, *map(tool, tools)]), b"]"]
+
+
+def withdraws_tools(config: Config, spec: ModelSpec) -> bool:
+    """
+    Whether a request that offers none of the tools of *config* withdraws them from the model of *spec*.
+
+    The tool of an output is never withdrawn: where it is not offered, the output is asked for in another way.
+    """
+    return spec.tool_choice == NO_CHOICE or any(each.kind is not ToolKind.OUTPUT for each in config.tools)
 
 
 def provider_specs(request: CallModel, spec: ModelSpec) -> list[bytes]:

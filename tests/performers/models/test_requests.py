@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from turnwheel.effects.config import Config, ModelSpec, ToolSpec
+from turnwheel.effects.config import Config, ModelSpec, ToolKind, ToolSpec
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.history import History
 from turnwheel.effects.messages import (
@@ -890,6 +890,10 @@ def test_a_tool_of_the_providers_is_sent_as_it_is_before_the_others(dialect: str
     assert body["tool_choice"] in ("none", {"type": "none"})
     # An agent may have no other tools.
     body = body_for(dialect, HI, config={**config, "tools": ()}, tools=())
+    assert (body["tools"], "tool_choice" in body) == ([SEARCH], False)
+    # The tool of an output that is asked for natively was not withdrawn.
+    output = attrs.evolve(READ, name="output", kind=ToolKind.OUTPUT)
+    body = body_for(dialect, HI, config={**config, "tools": (output,)}, tools=())
     assert (body["tools"], "tool_choice" in body) == ([SEARCH], False)
     none = {"model": attrs.evolve(spec, tool_choice="none"), "tools": ()}
     assert body_for(dialect, HI, config=none, tools=())["tool_choice"] in ("none", {"type": "none"})
