@@ -9,7 +9,7 @@ from typing import final
 
 import attrs
 
-from ...effects.messages import Message, Outcome, Role, Text
+from ...effects.messages import Citation, Message, Outcome, Role, Text
 from ...effects.output import OutputSpec
 from . import model_messages
 from .schema import arguments_of, problem, without_nulls
@@ -52,8 +52,26 @@ def _final_text(answer: Message) -> str:
     """The last text of *answer* where that is an object by itself, else all of its text."""
     # Models comment on their work before they answer, and between the calls of provider tools. Where a server
     # sends thinking in the middle of an answer, the last text is only the end of it.
-    texts = [part.text for part in answer.parts if isinstance(part, Text) and part.text.strip()]
+    texts = [text for text in _texts(answer) if text.strip()]
     return texts[-1] if len(texts) > 1 and arguments_of(_bare(texts[-1])) is not None else answer.text
+
+
+def _texts(answer: Message) -> list[str]:
+    """The texts of *answer*. A citation stands in the middle of one, and does not end it."""
+    texts: list[str] = []
+    after_text = cited = False
+    for part in answer.parts:
+        if isinstance(part, Text):
+            if cited:
+                texts[-1] += part.text
+            else:
+                texts.append(part.text)
+            after_text, cited = True, False
+        elif isinstance(part, Citation):
+            cited = after_text
+        else:
+            after_text = cited = False
+    return texts
 
 
 def candidate(text: str, spec: OutputSpec) -> Candidate:

@@ -21,9 +21,9 @@ from turnwheel.effects.config import (
 )
 from turnwheel.effects.errors import ConfigError
 from turnwheel.effects.events import Deny, Failure
-from turnwheel.effects.history import CallPiece
+from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
-from turnwheel.effects.messages import Outcome, StopReason
+from turnwheel.effects.messages import Citation, Outcome, StopReason
 from turnwheel.effects.notices import RunEnded, Warned
 from turnwheel.effects.output import OutputMode, OutputSpec
 from turnwheel.effects.requests import CallModel, DecodeOutput
@@ -203,6 +203,13 @@ def test_a_cut_answer_is_not_continued_but_given_anew() -> None:
     run.say("They asked who.")
     assert run.talk[-1] == ("user", "The answer was cut. Go on, and give the output as a whole.")
     run.say(ANN)
+    assert given(run) == ("end_turn", ANN)
+
+
+def test_a_citation_stands_in_the_middle_of_an_output() -> None:
+    source = Citation(url="https://a.example")
+    run = MachineHarness(asked(), "who?")
+    run.say("I look it up.", ReasoningPiece("Hm."), TextPiece(ANN[:9]), source, source, TextPiece(ANN[9:]))
     assert given(run) == ("end_turn", ANN)
 
 
