@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from ...effects.notices import ENDS, AnswerDropped, CallDelta, Notice, ReasoningDelta, TextDelta
+from ...effects.notices import (
+    ENDS,
+    AnswerDropped,
+    CallDelta,
+    Notice,
+    ProviderCalled,
+    ReasoningDelta,
+    SourceCited,
+    TextDelta,
+)
 from ...effects.validators import positive, spelled
 from .feed import SUBSCRIBER_BUFFER
 
@@ -22,8 +31,9 @@ class Delivery:
     """
     Which notices subscribers get, and how.
 
-    Without *include_partial* a text comes once, when the model has answered; the text of an answer that broke
-    off is left out. A subscriber may lag *buffer* notices behind.
+    Without *include_partial* a text comes once, when the model has answered, with the calls and sources of
+    the provider; the text of an answer that broke off is left out. A subscriber may lag *buffer* notices
+    behind.
     """
 
     # On by default: a person who waits wants to see that something happens.
@@ -37,17 +47,17 @@ class Delivery:
 
 @final
 class CompletedTexts:
-    """Holds the text of an answer back until its end."""
+    """Holds the text of an answer back until its end, with the calls and sources of the provider in it."""
 
     def __init__(self) -> None:
         # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-        self._held: list[TextDelta | ReasoningDelta] = []
+        self._held: list[TextDelta | ReasoningDelta | ProviderCalled | SourceCited] = []
 
     def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices* with the text of an answer at its end."""
         passed: list[Notice] = []
         for notice in notices:
-            if isinstance(notice, TextDelta | ReasoningDelta):
+            if isinstance(notice, TextDelta | ReasoningDelta | ProviderCalled | SourceCited):
                 self._held.append(notice)
             elif isinstance(notice, AnswerDropped):
                 # The model is asked again: its text so far is no part of the conversation.
@@ -62,10 +72,13 @@ class CompletedTexts:
     def rest(self) -> Sequence[Notice]:
         """The text of an answer that was left: a run that was drained ends without one of `ENDS`."""
         # Neighbours of one kind are one notice, so text and reasoning keep their order.
-        groups = groupby(self._held, type)
-        texts = [_joined(list(deltas)) for _, deltas in groups]
+        told: list[Notice] = []
+        for _, group in groupby(self._held, type):
+            alike = list(group)
+            texts = [notice for notice in alike if isinstance(notice, TextDelta | ReasoningDelta)]
+            told += [_joined(texts)] if texts else alike
         self._held.clear()
-        return texts
+        return told
 
 
 def _joined(deltas: Sequence[TextDelta | ReasoningDelta]) -> TextDelta | ReasoningDelta:

@@ -15,8 +15,10 @@ from turnwheel.effects.notices import (
     CallDelta,
     DoneReason,
     Notice,
+    ProviderCalled,
     ReasoningDelta,
     RunEnded,
+    SourceCited,
     TextDelta,
     TurnEnded,
     Warned,
@@ -31,6 +33,8 @@ KEPT = AnswerKept(request="r", message=ANSWER, at=0.0)
 DROPPED = AnswerDropped(request="r", at=0.0)
 CALL = CallDelta(index=0, arguments="{}", at=0.0)
 ODD = Warned(text="odd", at=0.0)
+SEARCHED = ProviderCalled(id="s", tool="web_search", at=0.0)
+CITED = SourceCited(url="https://a.example", at=0.0)
 
 
 def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
@@ -55,11 +59,17 @@ def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
 
 def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
     steps: list[list[Notice]] = [
-        [TextDelta("a", at=0.0), DROPPED, ODD, TextDelta("b", at=0.0)],
+        [SEARCHED, TextDelta("a", at=0.0), CITED, DROPPED, ODD, TextDelta("b", at=0.0)],
         [CALL, ODD],
         [TURN],
     ]
     assert shown(*steps) == [[ODD], [ODD], [TextDelta("b", at=0.0), TURN], []]
+
+
+def test_calls_and_sources_of_the_provider_come_with_the_text() -> None:
+    text = partial(TextDelta, at=0.0)
+    steps: list[list[Notice]] = [[SEARCHED, text("a"), text("b"), CITED], [CITED, text("c"), TURN]]
+    assert shown(*steps) == [[], [SEARCHED, text("ab"), CITED, CITED, text("c"), TURN], []]
 
 
 def test_the_text_of_a_run_that_was_drained_comes_at_its_end() -> None:
