@@ -324,12 +324,11 @@ def _text_event(text: str, event: Event | None, machine: Machine, at: float, poi
     # A steer first: it comes while a request is open, and the text could be taken for that one's answer.
     if isinstance(event, effects.UserSteered):
         return Input(text=text, id=point.new_id(), files=event.files).steered(event.at, event.how)
-    if machine.done or isinstance(event, effects.UserSent):
-        # What came with a text stays: only that is replaced.
-        files, sender = (event.files, event.sender) if isinstance(event, effects.UserSent) else ((), "")
-        # A new id: the old one may be journaled before this step, and the text would count as a repeated
-        # post.
-        return Input(text=text, id=point.new_id(), files=files, sender=sender).sent(at)
+    # A new id: the old one may be journaled before this step, and the text would count as a repeated post.
+    if isinstance(event, effects.UserSent):
+        return attrs.evolve(event, at=at, id=point.new_id(), text=text)
+    if machine.done:
+        return Input(text=text, id=point.new_id()).sent(at)
     awaited = _awaited(machine)
     answered = getattr(event, "request", None)
     # With one request open, the text can only be its answer. With more, the step has to be one's answer:

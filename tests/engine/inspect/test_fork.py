@@ -296,6 +296,16 @@ async def test_another_prompt_is_asked() -> None:
     assert (sent.text, sent.files, sent.sender) == ("c", (PICTURE,), "ann")
 
 
+async def test_another_text_of_a_prompt_keeps_its_output() -> None:
+    shop = Shop(says("One."))
+    async with shop.session() as session:
+        await session.run("a")
+        await session.send("b", id="second", output=int)
+    step = next(one.number for one in await shop.steps() if getattr(one.event, "id", "") == "second")
+    fork = await Shop(says('{"value": 3}'), store=shop.store).fork(step, "c")
+    assert (fork.result().output, texts(fork)[-2]) == (3, "c")
+
+
 async def test_a_prompt_that_came_during_a_run_gives_way_to_a_prompt() -> None:
     shop = Shop(calls(("look", {})), says("Done."), says("Done too."))
     async for notice in shop.session().stream("go"):
