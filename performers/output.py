@@ -162,13 +162,18 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     return OutputForm(json.dumps(root, ensure_ascii=False), None, wrapped=True)
 
 
+# Keywords of a schema that hold values: a ``$ref`` in these is no reference.
+_VALUES = frozenset({"const", "default", "enum", "examples"})
+
+
 def _moved(node: Any) -> Any:  # noqa: ANN401  # a part of a schema
     """*node* with references as they are to be once the schema is that of the property `VALUE_KEY`."""
     if isinstance(node, list):
         return [_moved(each) for each in node]
     if not isinstance(node, dict):
         return node
-    moved = {key: _moved(each) for key, each in cast("dict[str, Any]", node).items()}
+    parts = cast("dict[str, Any]", node).items()
+    moved = {key: each if key in _VALUES else _moved(each) for key, each in parts}
     ref = moved.get("$ref")
     if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) and not ref.startswith(_NAMED_REFS):
         moved["$ref"] = f"#/properties/{VALUE_KEY}{ref[1:]}"
