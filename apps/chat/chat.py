@@ -294,12 +294,13 @@ class ChatCommand:
             # the person types something that no other worker takes up.
             if (ours or self._woken) if session.unfinished else self._due(workspace):
                 try:
-                    if await self._run(workspace, takeover=ours and self.options.takeover):
-                        await following.mark()
+                    await self._run(workspace, takeover=ours and self.options.takeover)
                 except SessionBusy:
                     await self._follow(workspace, following)
                 except StoreConflict:
                     await self._taken(workspace, following)
+                else:
+                    await following.mark()
                 if self.signals.ended_by is not None:
                     return  # SIGTERM drained the run
             elif self._all_read:
@@ -320,17 +321,11 @@ class ChatCommand:
         queue, now = workspace.session.queue, workspace.agent.clock.now()
         return bool(queue) and (self._woken or self._all_read or now - queue[0].at > POLL_SECONDS)
 
-    async def _run(self, workspace: Workspace, *, takeover: bool) -> bool:
-        """Run here what is unfinished or waits; False where another process has ended what was unfinished."""
+    async def _run(self, workspace: Workspace, *, takeover: bool) -> None:
         session = workspace.session
-        unfinished = session.unfinished
-        if unfinished and not takeover:
-            await session.check_free()
-            # Its owner may have ended it right before it let go.
-            await session.load()
-        if unfinished and not session.unfinished:
-            return False
-        if unfinished:
+        if session.unfinished:
+            if not takeover:
+                await session.check_free()
             self.face.recovers()
         stream = session.stream(wait=True, takeover=takeover)
         async with self.face.busy(), aclosing(stream) as notices:
@@ -338,7 +333,6 @@ class ChatCommand:
                 self._track(notice)
                 self._shown(self.face.notice, notice)
         self._told = False
-        return True
 
     async def _taken(self, workspace: Workspace, following: Following) -> None:
         """Leave the run to the process that took it over, of which a notice has told."""

@@ -61,7 +61,10 @@ class Following:
                     news.clear()
                     await asyncio.sleep(TURN_SECONDS)
                     if await self._is_free():
-                        return True
+                        # Its owner may have ended it right before it let go.
+                        await self._session.load()
+                        if self._session.unfinished:
+                            return True
                 await self._session.load()
         finally:
             showing.cancel()
