@@ -19,6 +19,7 @@ from ..effects.notices import (
     ModelCalled,
     Notice,
     OutputDelta,
+    ProviderCalled,
     ReasoningDelta,
     TextDelta,
     TurnEnded,
@@ -76,6 +77,8 @@ class PartialOutputs:
             elif isinstance(notice, AnswerDropped):
                 # The model is asked again, and its next answer begins anew.
                 self._begin(self._mode)
+            elif isinstance(notice, ProviderCalled):
+                self._answer.end_text()
             elif isinstance(notice, TextDelta | ReasoningDelta | CallDelta):
                 self._take(notice)
             passed.append(notice)

@@ -22,6 +22,7 @@ from turnwheel.effects.notices import (
     AnswerDropped,
     CallDelta,
     ModelCalled,
+    ProviderCalled,
     ReasoningDelta,
     RunEnded,
     TextDelta,
@@ -239,9 +240,12 @@ def test_of_several_calls_the_first_of_the_output_tool_counts() -> None:
 
 
 @pytest.mark.usefixtures("each_piece")
-def test_a_text_may_stand_before_that_of_the_output_and_thinking_in_the_middle_of_it() -> None:
+@pytest.mark.parametrize(
+    "between", [ReasoningDelta("hm", at=0.0), ProviderCalled(id="s", tool="web_search", at=0.0)]
+)
+def test_a_text_may_stand_before_that_of_the_output_and_more_in_the_middle_of_it(between: Notice) -> None:
     start: list[Notice] = [asked(OutputMode.NATIVE)]
-    thought: list[Notice] = [ReasoningDelta("hm", at=0.0)]
+    thought = [between]
     first: list[Notice] = [text("I look.")]
     begun: list[Notice] = [text('{"a": [{')]
     rest: list[list[Notice]] = [[text('"b": 1}, ')], [text('{"c": ""')]]
