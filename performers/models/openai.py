@@ -18,7 +18,7 @@ import attrs
 from ...effects.config import ModelSpec, ToolSpec
 from ...effects.errors import ConfigError
 from ...effects.history import Piece, ReasoningPiece, TextPiece
-from ...effects.messages import Binary, Message, Reasoning, Role, StopReason, ToolCall
+from ...effects.messages import Binary, Citation, Message, Reasoning, Role, StopReason, ToolCall
 from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel
 from ...effects.usage import Usage
@@ -323,6 +323,7 @@ class ChatParser(BodyParser):
         self._calls = CallAssembler()
         self._refused = False
         self._finish = ""
+        self._cited: set[Citation] = set()
         self._usage: Object | None = None
 
     @property
@@ -404,8 +405,11 @@ class ChatParser(BodyParser):
         if "tool_calls" in delta or "function_call" in delta:
             pieces += self._calls.read(delta)
         if "annotations" in delta:
-            sources = [annotation(sent) for sent in objects(delta["annotations"])]
-            pieces += [source for source in sources if source.url or source.title]
+            for source in map(annotation, objects(delta["annotations"])):
+                # Some servers list all of them again with each delta.
+                if (source.url or source.title) and source not in self._cited:
+                    self._cited.add(source)
+                    pieces.append(source)
         if "extra_content" in delta and (signed := signature_of(delta)):
             pieces.append(ReasoningPiece(opaque=signed))
 
