@@ -179,8 +179,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 # What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
-# Not ``pause_turn``: the provider wants to go on with a tool of its own, of which nothing is kept here.
-# None was asked for, so who sees this warning uses a proxy that adds some.
+# Not ``pause_turn``: the provider wants to be asked to go on with a tool of its own.
 WHOLE_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
 STOPS = {
     **{reason.value: reason for reason in (*WHOLE_ENDS, StopReason.MAX_TOKENS)},
