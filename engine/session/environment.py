@@ -116,6 +116,10 @@ class Wants:
         self._asked = {**self._asked, prompt: (spec.schema, output)}
         self.know(spec, output)
 
+    def forget(self, over: Callable[[str], bool]) -> None:
+        """Keep no output of a prompt that is *over*: its run has begun elsewhere, or it was taken back."""
+        self._asked = {prompt: asked for prompt, asked in self._asked.items() if not over(prompt)} or _NOTHING
+
     def begin(self, run: str, prompt: str, spec: OutputSpec | None) -> None:
         """*run* begins with *prompt*, and comes to an output of *spec*."""
         if spec is None and not self._asked:

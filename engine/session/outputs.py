@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import attrs
 from typing_extensions import TypeVar
@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     Files: TypeAlias = Sequence[Binary]
 
 
-def want(output: AnyKind, prompt: P, environment: Environment) -> P:
+def want(output: AnyKind, prompt: P, log: SessionLog, environment: Environment) -> P:
     """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
     if output is None or prompt is None:
         return prompt
     spec, made = _made(output, environment)
     if spec is not None and made is not None:
+        state, waiting = log.state, {mail.id for mail in log.state.prompts}
+        environment.wants.forget(lambda asked: state.knows(asked) and asked not in waiting)
         environment.wants.ask(prompt.id, spec, made)
     # In the journal with the prompt: another process may be the one that begins its run.
     return attrs.evolve(prompt, output=OutputWish(asked=True, spec=spec))
@@ -59,27 +61,33 @@ def want(output: AnyKind, prompt: P, environment: Environment) -> P:
 
 def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
     """
-    Read the output of the run of *log* that goes on, or else of what waits, as *output*.
+    Read the output of the prompt of *log* that waits, or else of its run, as *output*.
 
-    Another process asked for it. Raises `ConfigError` where the run was asked for another one.
+    Another process asked for it. Raises `ConfigError` where it was asked for another one.
     """
-    if output is None:
+    state = log.state
+    first = None if state.unfinished else first_prompt(log, None)
+    if output is None or (first is None and state.machine is None):
         return
-    (spec, made), state = _made(output, environment), log.state
-    if state.machine is None or not (state.unfinished or not state.prompts):
-        if spec is not None and made is not None:
-            environment.wants.know(spec, made)
-        return
-    machine, own = state.machine, state.machine.config.output
+    if first is not None:
+        name, own = f"prompt {first.id!r}", _wanted(first, environment)
+    else:
+        machine = cast("Machine", state.machine)
+        name, own = f"run {machine.memory.run!r}", machine.config.output
+    spec, made = _made(output, environment)
     if not _same(spec, own):
         asked, given = _named(own), _named(spec)
         if asked == given:
             given += " of another schema"
         way = "resume it with that, or without an output for plain JSON"
-        msg = f"run {machine.memory.run!r} was asked for {asked}, and not for {given}; {way}"
+        msg = f"{name} was asked for {asked}, and not for {given}; {way}"
         raise ConfigError(msg)
-    if own is not None and made is not None:
-        environment.wants.know(own, made, machine.memory.run)
+    if own is None or made is None:
+        return
+    if first is not None:
+        environment.wants.ask(first.id, own, made)
+    else:
+        environment.wants.know(own, made, cast("Machine", state.machine).memory.run)
 
 
 def _same(spec: OutputSpec | None, other: OutputSpec | None) -> bool:
@@ -110,8 +118,12 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
     if log.state.unfinished and log.state.machine is not None:
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output
-    first = first_prompt(log, prompt)
-    return environment.config.output if first is None or not first.output.asked else first.output.spec
+    return _wanted(first_prompt(log, prompt), environment)
+
+
+def _wanted(prompt: Mail | None, environment: Environment) -> OutputSpec | None:
+    """What the run of *prompt* comes to: that of the agent where the prompt asks for none."""
+    return environment.config.output if prompt is None or not prompt.output.asked else prompt.output.spec
 
 
 class NoticeFilter(Protocol):

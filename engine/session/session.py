@@ -367,7 +367,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
         waited; one that began ends ``interrupted``.
         """
         self._check_own()
-        prompted = want(output, self._input(prompt, files, id), self._environment)
+        prompted = want(output, self._input(prompt, files, id), self._log, self._environment)
         return await self._to_the_end(prompted, wait=wait)
 
     @overload
@@ -461,7 +461,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
         """
         # Arguments are checked when it is called, and not when it is first iterated.
         self._check_own()
-        sent = want(output, self._prompt(prompt, files, id), self._environment)
+        sent = want(output, self._prompt(prompt, files, id), self._log, self._environment)
         buffer = RunBuffer(self._environment.watch.buffer, self._worker.room)
         left = OnLeave(on_leave)
         leave = self._worker.leave if left is OnLeave.LEAVE else self._background.go_on
@@ -506,7 +506,7 @@ class Session(Displayed, Generic[AgentOutput_co]):
         words.
         """
         # Outside the callback: where it is tried again, the prompt has to keep its id.
-        prompt = want(output, self._input(text, files, id, sender), self._environment)
+        prompt = want(output, self._input(text, files, id, sender), self._log, self._environment)
 
         def event() -> UserSent:
             if start:

@@ -214,17 +214,19 @@ class SessionLog:
                 self._listener(entry.event)
 
     async def open_run(
-        self, opening: RunOpened, prompt: UserSent | None = None, *, titled: bool = False
+        self, opening: Callable[[], RunOpened], prompt: UserSent | None = None, *, titled: bool = False
     ) -> tuple[Effect, ...] | None:
         """
         Begin the run of *opening* on the inputs that wait and on *prompt*; the effects of its beginning.
 
+        *opening* is made again where another prompt begins the run than it was made for.
+
         None where all of them were taken back meanwhile: no run begins then. With *titled*, a session without
         a title gets one from its first prompt.
         """
-        machine, withdrawn = self.state.machine, self.state.withdrawn
+        machine, withdrawn, first = self.state.machine, self.state.withdrawn, self.state.prompts[:1]
         next_id = 1 if machine is None else machine.memory.next_id
-        opened = attrs.evolve(opening, next_id=next_id)
+        opened = attrs.evolve(opening(), next_id=next_id)
         # The prompt and its run are one append: half the cost, and a crash leaves both or neither.
         entries: list[Entry] = [opened] if prompt is None else [Posted(event=prompt), opened]
         waiting = (*self.state.prompts, *([Mail.of(prompt)] if prompt else []))
@@ -240,11 +242,11 @@ class SessionLog:
         written = await self.write(
             entries,
             lambda _: summarize_opened(opened, title, self.state, self.journal.session, left),
-            lambda: self.state.withdrawn == withdrawn,
+            lambda: (self.state.withdrawn, self.state.prompts[:1]) == (withdrawn, first),
         )
         if written:
             return self._owned(entries)
-        # Made anew: neither the run nor its title has anything of what was taken back meanwhile.
+        # Another prompt begins the run, or one was taken back: its output and its title are others.
         if prompt is not None and self.state.knows(prompt.id):
             prompt = None
         if prompt is None and not self.state.waiting:

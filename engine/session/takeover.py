@@ -118,27 +118,22 @@ def lifted_rules(environment: Environment, before: Config | None, config: Config
     return [Warned(at=at, text=f"lifted: {each}") for each in lifted if each not in config.rules]
 
 
-def begin_trace(
-    telemetry: OpenTelemetry,
-    log: SessionLog,
-    config: Config,
-    at: float,
-    opening: tuple[str, UserSent | None] | None = None,
-) -> RunTrace | None:
-    """
-    The trace of the run of *log* that is taken over *at* that time; None where telemetry fails.
+def resumed_trace(telemetry: OpenTelemetry, log: SessionLog, config: Config, at: float) -> RunTrace | None:
+    """The trace of the run of *log* that is taken over *at* that time; None where telemetry fails."""
+    machine = log.state.machine
+    run = "" if machine is None else machine.memory.run
+    return telemetry.begin(log.journal.session, run, config, at, last=log.state.trace)
 
-    Or of the next one: *opening* has its name, and the prompt that comes with it, if any.
-    """
-    session, machine = log.journal.session, log.state.machine
-    if opening is None:
-        run = "" if machine is None else machine.memory.run
-        return telemetry.begin(session, run, config, at, last=log.state.trace)
-    run, prompt = opening
+
+def new_trace(
+    telemetry: OpenTelemetry, log: SessionLog, config: Config, at: float, run: str, prompt: UserSent | None
+) -> RunTrace | None:
+    """The trace of the next *run* of *log*, which *prompt* may come with; None where telemetry fails."""
     # Of several prompts that become one, the first is the one that waited longest.
     waiting = log.state.prompts or log.state.late
     first = waiting[0] if waiting else prompt
-    return telemetry.begin(session, run, config, at, sender="" if first is None else first.trace)
+    sender = "" if first is None else first.trace
+    return telemetry.begin(log.journal.session, run, config, at, sender=sender)
 
 
 def name_of(trace: RunTrace | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -138,6 +140,61 @@ async def test_a_process_that_names_the_class_of_a_waiting_prompt_reads_it_so() 
     async with agent(model, store).session("s") as session:
         result = await session.resume(output=Person)
     assert result.output == Person("Ann")
+
+
+async def test_a_process_that_resumes_a_waiting_prompt_brings_its_own_validator() -> None:
+    store, seen = MemoryStore(), list[Person]()
+    async with agent(ScriptedModel(), store).session("s") as session:
+        await session.send("who?", output=Person)
+    async with agent(ScriptedModel(says(ANN)), store, output=Person).session("s") as session:
+        result = await session.resume(output=Output(Person, validator=seen.append))
+    assert seen == [result.output] == [Person("Ann")]
+
+
+@pytest.mark.parametrize("output", [None, Other])
+async def test_a_waiting_prompt_is_not_read_as_another_output(output: Any) -> None:
+    session = agent(Told()).session("s")
+    id_ = await session.send("who?", output=output)
+    with pytest.raises(
+        ConfigError, match=f"prompt '{id_}' was asked for .*, and not for the output 'Person'"
+    ):
+        await session.resume(output=Person)
+
+
+class Raced(MemoryStore):
+    """A store, and what another process does in it right before the next append."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], Awaitable[object]] | None = None
+
+    async def append(self, *given: Any, **named: Any) -> str:
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
+        return await super().append(*given, **named)
+
+
+async def test_a_prompt_that_came_first_begins_its_run_with_its_own_output() -> None:
+    store, model = Raced(), Told(says("hello"), says(ANN))
+    async with agent(model, store).session("s") as session, agent(model, store).session("s") as other:
+        await session.load()
+        store.before = partial(other.send, "hi")
+        result = await session.run("who?", output=Person)
+    assert result.output == Person("Ann")
+    assert [mode for mode, _ in model.asked] == [None, OutputMode.TOOL]
+
+
+async def test_a_prompt_that_is_taken_back_takes_its_output_along() -> None:
+    store, model = Raced(), Told(says("hello"))
+    async with agent(model, store).session("s") as session, agent(model, store).session("s") as other:
+        wanted = await other.send("who?", output=Person)
+        await other.send("hi")
+        await session.load()
+        store.before = partial(other.withdraw, wanted)
+        result = await session.resume()
+    assert result.text == "hello"
+    assert model.asked == [(None, False)]
 
 
 async def test_a_prompt_behind_another_keeps_its_output_for_its_own_run() -> None:

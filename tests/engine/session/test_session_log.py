@@ -130,7 +130,7 @@ async def opened(store: Watched | None, *, titled: bool = False) -> SessionLog:
     """The log of a session with a run that has just begun."""
     log = SessionLog(Journal("s", store))
     await log.read()
-    await log.open_run(opening("r"), prompt(), titled=titled)
+    await log.open_run(partial(opening, "r"), prompt(), titled=titled)
     return log
 
 
@@ -271,7 +271,7 @@ async def test_the_row_of_a_run_counts_the_prompts_that_it_leaves(store: Watched
     await step(log, answer(log))
     assert await log.add(lambda: Posted(event=prompt("and")))
     assert await log.add(lambda: Posted(event=prompt("more")))
-    await log.open_run(opening("r2"))
+    await log.open_run(partial(opening, "r2"))
     assert [(row.runs, row.prompts) for row in store.rows if row] == [(1, 0), (1, 0), (1, 1), (1, 2), (2, 1)]
 
 
@@ -454,7 +454,7 @@ async def test_an_entry_that_cannot_be_read_is_named(store: Watched) -> None:
 async def test_a_session_with_a_new_id_reads_only_what_is_new(store: Watched) -> None:
     log = SessionLog(Journal("s", store), fresh=True)
     await log.read()
-    await log.open_run(opening("r"), prompt())
+    await log.open_run(partial(opening, "r"), prompt())
     machine = log.state.machine
     await step(log, answer(log))
     assert store.loads == []
@@ -485,7 +485,7 @@ async def two_runs(store: Watched) -> SessionLog:
     for run in ("r2", ""):
         await step(log, answer(log))
         if run:
-            await log.open_run(opening(run), prompt(run))
+            await log.open_run(partial(opening, run), prompt(run))
     return log
 
 
@@ -527,7 +527,7 @@ async def test_a_title_comes_from_the_first_that_was_said(
     await log.read()
     for one in waiting:
         assert await log.add(partial(_entry_of, one))
-    await log.open_run(opening("r"), prompt(text) if text else None, titled=wanted)
+    await log.open_run(partial(opening, "r"), prompt(text) if text else None, titled=wanted)
     assert log.state.title == fold(await store.kept.load("s"), "s").title == title
     kept = await store.said()
     assert (kept[log.begun], "Titled" in kept) == ("RunOpened", bool(title))
@@ -550,7 +550,7 @@ async def test_the_full_text_of_a_result_is_found(store: Watched, *, kept: bool)
     reader = ToolSpec(name="read_result", side_effect="read_only")
     log = SessionLog(Journal("s", store if kept else None))
     await log.read()
-    await log.open_run(opening("r", attrs.evolve(CONFIG, tools=(*CONFIG.tools, reader))), prompt())
+    await log.open_run(partial(opening, "r", attrs.evolve(CONFIG, tools=(*CONFIG.tools, reader))), prompt())
     await step(log, answer(log, "look"))
     long = "x" * 30_000
     await step(log, ToolFinished(at=AT, request=asked(log), content=long))
