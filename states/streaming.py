@@ -299,8 +299,8 @@ def _message(state: Streaming, parts: tuple[Part, ...], finish: Finish, ctx: Con
 
 
 def _append(message: Message, draft: Draft) -> None:
-    # An answer without text and calls counts as a turn, since it was paid for. It is not kept: providers refuse
-    # an empty message.
+    # An answer without text and calls counts as a turn, since it was paid for. It is not kept: providers
+    # refuse an empty message.
     if any(isinstance(part, Text | ToolCall) for part in message.parts):
         draft.add(AppendMessage(message=message))
 

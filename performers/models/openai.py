@@ -9,7 +9,7 @@ judged at its end: by its finish reason, by ``[DONE]``, or by an error in its mi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack, final
 
@@ -405,13 +405,16 @@ class ChatParser(BodyParser):
         if "tool_calls" in delta or "function_call" in delta:
             pieces += self._calls.read(delta)
         if "annotations" in delta:
-            for source in map(annotation, objects(delta["annotations"])):
-                # Some servers list all of them again with each delta.
-                if (source.url or source.title) and source not in self._cited:
-                    self._cited.add(source)
-                    pieces.append(source)
+            pieces += self._sources(objects(delta["annotations"]))
         if "extra_content" in delta and (signed := signature_of(delta)):
             pieces.append(ReasoningPiece(opaque=signed))
+
+    def _sources(self, annotations: Iterable[Object]) -> Iterator[Citation]:
+        for source in map(annotation, annotations):
+            # Some servers list all of them again with each delta.
+            if (source.url or source.title) and source not in self._cited:
+                self._cited.add(source)
+                yield source
 
     def _count(self, holder: Object) -> None:
         # Each is the total so far, so the last one counts.
