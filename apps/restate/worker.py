@@ -24,6 +24,7 @@ from restate.serde import BytesSerde, Serde
 from restate.server import install_shutdown_hook
 
 from ...effects.errors import CallerError, StoreError
+from ...performers.logs import warn
 from . import asks
 from .asks import AskAnswer, Given
 from .shelf import Shelf
@@ -108,7 +109,13 @@ class RestateWorker:
         config.bind = [f"fd://{_listening(bind).detach()}"]
         # Each turn that goes on is a stream of its own, and may wait for hours.
         config.h2_max_concurrent_streams = 2**31 - 1
-        await serve(self.app, config, shutdown_trigger=over)
+        try:
+            await serve(self.app, config, shutdown_trigger=over)
+        except Exception as error:
+            if not stopped.is_set():
+                raise
+            # By then the turns were drained: no failure of a connection that is being closed loses anything.
+            warn("the restate worker closed a connection badly as it ended", error)
 
     async def drain(self, within: float | None = None) -> None:
         """Let running tools end, and leave the turns to other workers; see `Agent.drain`."""
