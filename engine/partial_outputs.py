@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from ..effects.notices import (
     AnswerDropped,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..effects.messages import Message
-    from ..effects.secrets import Json
-    from ..performers.redactor import Redactor
 
 # Characters that must have come before the text is parsed again: at least `MIN_GROWTH`, and the length that
 # was parsed last divided by `GROWTH_SHARE`. Each parse begins at the beginning, but these lengths grow
@@ -52,13 +50,11 @@ class PartialOutputs:
     """
     Adds the partial outputs of a run, by its *spec*, to the notices of each step.
 
-    *heard* says whether the notices have a reader: without one nothing is parsed. *redactor* masks the
-    secrets that the session knows.
+    *heard* says whether the notices have a reader: without one nothing is parsed.
     """
 
-    def __init__(self, spec: OutputSpec, redactor: Redactor | None, heard: Callable[[], bool]) -> None:
+    def __init__(self, spec: OutputSpec, heard: Callable[[], bool]) -> None:
         self._spec = spec
-        self._redactor = redactor
         self._heard = heard
         # How the model was asked; None before it is, and for a model that is asked for no output.
         self._mode: OutputMode | None = None
@@ -119,11 +115,7 @@ class PartialOutputs:
             value = _whole(answer, self._spec, by_tool=self._mode is OutputMode.TOOL)
         else:
             value = _begun(self._answer.parsed(), self._spec, self._parse)
-        if value is _NO_OUTPUT:
-            return
-        if self._redactor is not None:
-            value = self._redactor.partial(cast("Json", value), whole=answer is not None)
-        if self._last is _NO_OUTPUT or value != self._last:
+        if value is not _NO_OUTPUT and (self._last is _NO_OUTPUT or value != self._last):
             self._last = value
             yield OutputDelta(value, at=at)
 

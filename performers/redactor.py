@@ -425,16 +425,6 @@ class Redactor:
         masked = secrets.mask(text, self._shown)
         return secrets.mask_words(masked, own) if own else masked
 
-    def partial(self, value: Json, *, whole: bool) -> Json:
-        """
-        *value*, an output of the model, with placeholders for the known secrets in it.
-
-        Unless it is *whole*, its last text may go on: a beginning of a secret at the end is left out.
-        """
-        if not self._shown or not self.names.secrets.redact:
-            return value
-        return secrets.mask_values(value, self._shown, ends=whole)
-
 
 def _digits_of(value: Json) -> dict[str, str]:
     """The placeholders in *value* by their digits."""

@@ -151,7 +151,7 @@ def filter_of(
         return shown
     from ..partial_outputs import PartialOutputs  # noqa: PLC0415  # as in `want`
 
-    return PartialOutputs(output, environment.redactor, heard)
+    return PartialOutputs(output, heard)
 
 
 def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:
