@@ -61,7 +61,7 @@ class PartialOutputs:
         self._answer = OutputText()
         self._last: object = _NO_OUTPUT
 
-    def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
+    def filtered(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices*, and the partial output that they lead to."""
         passed: list[Notice] = []
         for notice in notices:
@@ -82,7 +82,7 @@ class PartialOutputs:
             passed += self._partial(notices[-1].at)
         return passed
 
-    def rest(self) -> Sequence[Notice]:
+    def held_back(self) -> Sequence[Notice]:
         """Nothing is held back."""
         return ()
 

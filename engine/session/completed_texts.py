@@ -1,9 +1,9 @@
-"""The texts of answers as a whole, for subscribers that want no pieces of them."""
+"""Which notices subscribers get: all of them with partial outputs, or texts as a whole instead of pieces."""
 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
 
@@ -21,7 +21,21 @@ from ...effects.validators import positive, spelled
 from .feed import SUBSCRIBER_BUFFER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from ...effects.output import OutputSpec
+
+
+class NoticeFilter(Protocol):
+    """Makes the notices that subscribers of one run get of those of its steps."""
+
+    def filtered(self, notices: Sequence[Notice], /) -> Sequence[Notice]:
+        """The notices that subscribers get of the *notices* of a step."""
+        ...
+
+    def held_back(self) -> Sequence[Notice]:
+        """The notices that are held back when the work on the run ends."""
+        ...
 
 
 @final
@@ -40,9 +54,20 @@ class Delivery:
     include_partial: bool = True
     buffer: int = attrs.field(default=SUBSCRIBER_BUFFER, validator=positive)
 
-    def filter(self) -> CompletedTexts | None:
-        """Makes the notices of subscribers of those of each step; None where they get these."""
-        return None if self.include_partial else CompletedTexts()
+    def filter(self, output: OutputSpec | None, heard: Callable[[], bool]) -> NoticeFilter | None:
+        """
+        A filter for a run with this *output*; None where subscribers get all notices as they are.
+
+        *heard* says whether there is a reader now.
+        """
+        if not self.include_partial:
+            return CompletedTexts()
+        if output is None:
+            return None
+        # Imported here: most runs have no output.
+        from ..partial_outputs import PartialOutputs  # noqa: PLC0415  # see above
+
+        return PartialOutputs(output, heard)
 
 
 @final
@@ -53,7 +78,7 @@ class CompletedTexts:
         # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
         self._held: list[TextDelta | ReasoningDelta | ProviderCalled | SourceCited] = []
 
-    def shown(self, notices: Sequence[Notice]) -> Sequence[Notice]:
+    def filtered(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices* with the text of an answer at its end."""
         passed: list[Notice] = []
         for notice in notices:
@@ -65,11 +90,11 @@ class CompletedTexts:
             # The whole call comes with the end of the turn.
             elif not isinstance(notice, CallDelta):
                 if isinstance(notice, ENDS):
-                    passed += self.rest()
+                    passed += self.held_back()
                 passed.append(notice)
         return passed
 
-    def rest(self) -> Sequence[Notice]:
+    def held_back(self) -> Sequence[Notice]:
         """The text of an answer that was left: a run that was drained ends without one of `ENDS`."""
         # Neighbours of one kind are one notice, so text and reasoning keep their order.
         told: list[Notice] = []

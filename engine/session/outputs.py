@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import attrs
 from typing_extensions import TypeVar
@@ -15,12 +15,11 @@ from ...effects.requests import DecodeOutput
 from ...states.context import Mail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import UnionType
 
     from ...effects.events import UserSent
     from ...effects.messages import Binary
-    from ...effects.notices import Notice
     from ...effects.output import OutputSpec
     from ...performers.base import Performers
     from ...performers.output import Output
@@ -124,34 +123,6 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
 def _wanted(prompt: Mail | None, environment: Environment) -> OutputSpec | None:
     """What the run of *prompt* comes to: that of the agent where the prompt asks for none."""
     return environment.config.output if prompt is None or not prompt.output.asked else prompt.output.spec
-
-
-class NoticeFilter(Protocol):
-    """Makes the notices that subscribers get of those of each step."""
-
-    def shown(self, notices: Sequence[Notice], /) -> Sequence[Notice]:
-        """What is shown for the *notices* of a step."""
-        ...
-
-    def rest(self) -> Sequence[Notice]:
-        """What is left at the end of the work."""
-        ...
-
-
-def filter_of(
-    environment: Environment, output: OutputSpec | None, heard: Callable[[], bool]
-) -> NoticeFilter | None:
-    """
-    Makes what subscribers get of the notices of a run that comes to *output*; None where they get these.
-
-    *heard* says whether they have a reader.
-    """
-    shown = environment.watch.filter()
-    if output is None or shown is not None:
-        return shown
-    from ..partial_outputs import PartialOutputs  # noqa: PLC0415  # as in `want`
-
-    return PartialOutputs(output, heard)
 
 
 def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:

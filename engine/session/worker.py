@@ -38,7 +38,7 @@ from .children import Children
 from .environment import Titles
 from .feed import Feed
 from .lease import SessionLease
-from .outputs import NoticeFilter, filter_of, first_prompt
+from .outputs import first_prompt
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ...performers.telemetry.run_trace import RunTrace
     from ..core.inputs import Input
     from ..driver import Driver
+    from .completed_texts import NoticeFilter
     from .environment import Environment, OpenSession
     from .run_stream import RunBuffer
     from .session_log import SessionLog
@@ -427,7 +428,7 @@ class Worker:
             driver.drain()
         feed, buffer = self.feed, self._buffer
         output = driver.machine.config.output
-        shown = filter_of(self.environment, output, lambda: buffer is not None or feed.used)
+        notice_filter = self.environment.watch.filter(output, lambda: buffer is not None or feed.used)
         # Left in reverse order: another owner is looked for until the work has stopped.
         # The inbox is closed and the task not cancelled: the driver then ends between two steps, never inside
         # an append.
@@ -438,8 +439,8 @@ class Worker:
                     notices: Sequence[Notice] = notices_in(effects)
                     if self.children.here:
                         await self.children.pass_modes(notices)
-                    if shown is not None:
-                        notices = shown.shown(notices)
+                    if notice_filter is not None:
+                        notices = notice_filter.filtered(notices)
                     if feed.used:
                         await feed.pass_on(notices, driver.entry)
                     if buffer is not None:
@@ -455,17 +456,17 @@ class Worker:
                 # What comes from now on has no reader.
                 driver.leave()
                 await driver.end()
-        return await self._driven(driver, shown) and rests
+        return await self._driven(driver, notice_filter) and rests
 
-    async def _driven(self, driver: Driver, shown: NoticeFilter | None) -> bool:
-        """Show what *shown* has left; whether *driver* ended by itself. Raises what ended its work."""
+    async def _driven(self, driver: Driver, notice_filter: NoticeFilter | None) -> bool:
+        """Show notices that are held back; whether *driver* ended by itself. Raises the error of the work."""
         if self.use is Use.LEAVING:
             return False
         if driver.inbox.error is not None:
             # It came when the driver had ended.
             raise driver.inbox.error
-        if shown is not None:
-            await show(shown.rest(), driver.entry, self.feed, self._buffer)
+        if notice_filter is not None:
+            await show(notice_filter.held_back(), driver.entry, self.feed, self._buffer)
         return True
 
     # Inputs

@@ -77,9 +77,9 @@ def text(part: str) -> Notice:
 def partials_of(steps: Sequence[Sequence[Notice]], spec: OutputSpec = ANY_OBJECT) -> list[Any]:
     """The partial outputs that are told of *steps*; all other notices must come as they were, in order."""
     made = PartialOutputs(spec, lambda: True)
-    told = [notice for step in steps for notice in made.shown(step)]
+    told = [notice for step in steps for notice in made.filtered(step)]
     assert [each for each in told if not isinstance(each, OutputDelta)] == [each for s in steps for each in s]
-    assert made.rest() == ()
+    assert made.held_back() == ()
     return [each.partial for each in told if isinstance(each, OutputDelta)]
 
 
@@ -264,11 +264,11 @@ def test_where_nobody_reads_nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -
     heard = False
     made = PartialOutputs(ANY_OBJECT, lambda: heard)
     first: list[Notice] = [asked(OutputMode.NATIVE), text(json.dumps(NOTE)[:40])]
-    assert [*made.shown(first)] == first
+    assert [*made.filtered(first)] == first
     monkeypatch.undo()
     # One that comes in the middle of an answer has all of it.
     heard = True
-    told = [*made.shown([text(json.dumps(NOTE)[40:70])])]
+    told = [*made.filtered([text(json.dumps(NOTE)[40:70])])]
     assert isinstance(told[1], OutputDelta)
     assert told[1].partial["title"] == NOTE["title"]
 

@@ -275,9 +275,9 @@ def test_a_text_comes_whole_where_deltas_are_not_wanted(
     came: list[notices.Notice], whole: list[notices.Notice]
 ) -> None:
     for steps in ([[notice] for notice in came], [came]):
-        made = Delivery(include_partial=False).filter()
+        made = Delivery(include_partial=False).filter(None, lambda: True)
         assert made is not None
-        assert [each for step in steps for each in made.shown(step)] + [*made.rest()] == whole
+        assert [each for step in steps for each in made.filtered(step)] + [*made.held_back()] == whole
 
 
 async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is() -> None:

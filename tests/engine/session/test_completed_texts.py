@@ -39,9 +39,9 @@ CITED = SourceCited(url="https://a.example", at=0.0)
 
 def shown(*steps: Sequence[Notice]) -> list[list[Notice]]:
     """What is shown of each of *steps*, and of what is left at their end."""
-    made = Delivery(include_partial=False).filter()
+    made = Delivery(include_partial=False).filter(None, lambda: True)
     assert made is not None
-    return [[*made.shown(step)] for step in steps] + [[*made.rest()]]
+    return [[*made.filtered(step)] for step in steps] + [[*made.held_back()]]
 
 
 @pytest.mark.parametrize("end", [TURN, KEPT, END])
@@ -54,7 +54,7 @@ def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
     ]
     whole: list[Notice] = [thought("ab"), text("cd"), thought("e")]
     assert shown(*steps) == [[], [ODD, *whole, end, ODD], [end], []]
-    assert Delivery(include_partial=True).filter() is None
+    assert Delivery(include_partial=True).filter(None, lambda: True) is None
 
 
 def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
