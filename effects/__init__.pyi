@@ -176,7 +176,13 @@ from .notices import (
     Warned as Warned,
     is_notice as is_notice,
 )
-from .output import OutputMode as OutputMode, OutputSpec as OutputSpec, OutputWish as OutputWish
+from .output import (
+    AgentOutput as AgentOutput,
+    OutputMode as OutputMode,
+    OutputSpec as OutputSpec,
+    OutputWish as OutputWish,
+    TextOutput as TextOutput,
+)
 from .permissions import Basis as Basis, PermissionMode as PermissionMode, Rule as Rule, Verdict as Verdict
 from .records import (
     AddContext as AddContext,

@@ -19,7 +19,7 @@ from .findings import Finding
 from .history import Piece
 from .hooks import HookSaid
 from .messages import Binary, Outcome, StopReason
-from .output import OutputWish
+from .output import AgentOutput, OutputWish
 from .permissions import ArgumentGlobs
 from .records import Change
 from .usage import Spent, Usage
@@ -297,7 +297,7 @@ class UserSent(_Input):
     files: tuple[Binary, ...] = ()
     sender: str = ""
     trace: str = ""
-    output: OutputWish = OutputWish()
+    output: OutputWish = AgentOutput()
 
 
 @final

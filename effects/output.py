@@ -64,9 +64,16 @@ class OutputSpec:
 
 
 @final
-@attrs.frozen(kw_only=True)
-class OutputWish:
-    """What a prompt wants its run to come to: the output of *spec* or text, if it *asked* for any."""
+@attrs.frozen
+class AgentOutput:
+    """The prompt asks for no output: its run comes to that of the agent."""
 
-    asked: bool = False
-    spec: OutputSpec | None = None
+
+@final
+@attrs.frozen
+class TextOutput:
+    """The prompt asks for text, also where the agent has an output."""
+
+
+# The output that a prompt asks for.
+OutputWish = OutputSpec | TextOutput | AgentOutput

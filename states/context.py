@@ -23,7 +23,7 @@ from ..effects.events import ControlReceived, Event, Interrupted, UserSent, User
 from ..effects.history import History
 from ..effects.messages import Binary, Message, Role
 from ..effects.notices import DoneReason
-from ..effects.output import OutputWish
+from ..effects.output import AgentOutput, OutputWish
 from ..effects.permissions import PermissionMode
 from ..effects.records import MailKind, SetInstructions, SetThinking, records_in
 from ..effects.usage import Spent, Usage, cost
@@ -60,7 +60,7 @@ class Mail:
     sender: str = ""
     how: Steering = Steering.AFTER_TOOL
     trace: str = ""
-    output: OutputWish = OutputWish()
+    output: OutputWish = AgentOutput()
 
     @classmethod
     def of(cls, event: UserSent | UserSteered) -> Mail:

@@ -36,6 +36,7 @@ UNIONS: frozenset[Any] = frozenset(
         states.Timer | Forever,
         effects.SetThinking | AsConfigured,
         effects.SetInstructions | NotBegun,
+        effects.OutputWish,
         states.Phase,
         states.Stage,
         states.Intake,

@@ -55,7 +55,7 @@ class Input:
     files: tuple[effects.Binary, ...] = attrs.field(default=(), converter=_as_files)
     sender: str = attrs.field(default="", converter=_sender)
     trace: str = ""
-    output: effects.OutputWish = effects.OutputWish()
+    output: effects.OutputWish = effects.AgentOutput()
 
     def __attrs_post_init__(self) -> None:
         # Before the checks that quote a value: an error never quotes an oversized text.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import attrs
 from typing_extensions import TypeVar
 
 from ...effects.errors import ConfigError
-from ...effects.output import OutputWish
+from ...effects.output import AgentOutput, OutputSpec, TextOutput
 from ...effects.requests import DecodeOutput
 from ...states.context import Mail
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ...effects.events import UserSent
     from ...effects.messages import Binary
-    from ...effects.output import OutputSpec
     from ...performers.base import Performers
     from ...performers.output import Output
     from ..core.inputs import Input
@@ -55,7 +54,7 @@ def want(output: AnyKind, prompt: P, log: SessionLog, environment: Environment) 
         environment.wants.forget(lambda asked: state.knows(asked) and asked not in waiting)
         environment.wants.ask(prompt.id, spec, made)
     # In the journal with the prompt: another process may be the one that begins its run.
-    return attrs.evolve(prompt, output=OutputWish(asked=True, spec=spec))
+    return attrs.evolve(prompt, output=TextOutput() if spec is None else spec)
 
 
 def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
@@ -121,8 +120,17 @@ def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None
 
 
 def _wanted(prompt: Mail | None, environment: Environment) -> OutputSpec | None:
-    """What the run of *prompt* comes to: that of the agent where the prompt asks for none."""
-    return environment.config.output if prompt is None or not prompt.output.asked else prompt.output.spec
+    """The output of the run of *prompt*: that of the agent where the prompt asks for none; None for text."""
+    wish = AgentOutput() if prompt is None else prompt.output
+    match wish:
+        case AgentOutput():
+            return environment.config.output
+        case TextOutput():
+            return None
+        case OutputSpec():
+            return wish
+        case _:
+            assert_never(wish)
 
 
 def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:

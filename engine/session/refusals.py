@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...effects import errors
 from ...effects.config import ToolKind
 from ...effects.events import ControlReceived, UserSent, UserSteered
-from ...effects.output import OutputWish
+from ...effects.output import AgentOutput, OutputSpec
 from ...states.context import INPUTS
 from ...states.rules.hooks import guards
 from ..journal.entries import Posted
@@ -87,8 +87,8 @@ async def check_repeat(log: SessionLog, repeat: Input) -> None:
 
 def _said(sent: UserSent | UserSteered | Input) -> tuple[object, ...]:
     """What has to be equal in two inputs with one id; how models are asked may differ between processes."""
-    wish = OutputWish() if isinstance(sent, UserSteered) else sent.output
-    return sent.text, sent.files, wish.asked, wish.spec and wish.spec.schema
+    wish = AgentOutput() if isinstance(sent, UserSteered) else sent.output
+    return sent.text, sent.files, wish.schema if isinstance(wish, OutputSpec) else wish
 
 
 def left_unfinished(log: SessionLog) -> errors.SessionBusy:
