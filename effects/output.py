@@ -62,6 +62,10 @@ class OutputSpec:
         """How the model of this name is asked for the output."""
         return dict(self.modes).get(model, self.mode)
 
+    def tool_for(self, model: str) -> str:
+        """The name of the tool by which the model of this name gives the output; empty where none does."""
+        return self.name if self.mode_of(model) is OutputMode.TOOL else ""
+
 
 @final
 @attrs.frozen

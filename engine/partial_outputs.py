@@ -24,7 +24,7 @@ from ..effects.notices import (
     TextDelta,
     TurnEnded,
 )
-from ..effects.output import VALUE_KEY, OutputMode, OutputSpec
+from ..effects.output import VALUE_KEY, OutputSpec
 from ..states.rules.output import FENCE, answer_in, candidate
 
 if TYPE_CHECKING:
@@ -56,8 +56,10 @@ class PartialOutputs:
     def __init__(self, spec: OutputSpec, heard: Callable[[], bool]) -> None:
         self._spec = spec
         self._heard = heard
-        # How the model was asked; None before it is, and for a model that is asked for no output.
-        self._mode: OutputMode | None = None
+        # Whether the model is asked for the output now: a summary is none.
+        self._asked = False
+        # The tool by which it gives the output; empty where none does.
+        self._tool = ""
         self._answer = OutputText()
         self._last: object = _NO_OUTPUT
 
@@ -67,12 +69,13 @@ class PartialOutputs:
         for notice in notices:
             if isinstance(notice, TurnEnded):
                 passed += self._partial(notice.at, notice.message)
-                self._begin(None)
+                self._begin(asked=False)
             elif isinstance(notice, ModelCalled):
-                self._begin(notice.output)
+                self._begin(asked=notice.output is not None)
+                self._tool = self._spec.tool_for(notice.model)
             elif isinstance(notice, AnswerDropped):
                 # The model is asked again, and its next answer begins anew.
-                self._begin(self._mode)
+                self._begin(asked=self._asked)
             elif isinstance(notice, ProviderCalled):
                 self._answer.end_text()
             elif isinstance(notice, TextDelta | ReasoningDelta | CallDelta):
@@ -95,24 +98,23 @@ class PartialOutputs:
             return None
         return partial(from_json, partial_mode="trailing-strings", allow_inf_nan=False)
 
-    def _begin(self, mode: OutputMode | None) -> None:
-        self._mode, self._answer, self._last = mode, OutputText(), _NO_OUTPUT
+    def _begin(self, *, asked: bool) -> None:
+        self._asked, self._answer, self._last = asked, OutputText(), _NO_OUTPUT
 
     def _take(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         if isinstance(delta, TextDelta):
             self._answer.take_text(delta.text)
             return
         self._answer.end_text()
-        # In the other modes a tool of this name is one of the host's.
-        if isinstance(delta, CallDelta) and self._mode is OutputMode.TOOL:
-            self._answer.take_call(delta, self._spec.name)
+        if isinstance(delta, CallDelta) and self._tool:
+            self._answer.take_call(delta, self._tool)
 
     def _partial(self, at: float, answer: Message | None = None) -> Iterator[OutputDelta]:
         """The notice of the output so far, if it is another one than the last; *answer* is complete."""
-        if self._mode is None or not self._heard() or self._parse is None:
+        if not self._asked or not self._heard() or self._parse is None:
             return
         if answer is not None:
-            value = _whole(answer, self._spec, by_tool=self._mode is OutputMode.TOOL)
+            value = _whole(answer, self._spec)
         else:
             value = _begun(self._answer.parsed(), self._spec, self._parse)
         if value is not _NO_OUTPUT and (self._last is _NO_OUTPUT or value != self._last):
@@ -181,10 +183,11 @@ class OutputText:
         return _json_in(earlier + last) or _json_in(last)
 
 
-def _whole(answer: Message, spec: OutputSpec, *, by_tool: bool) -> object:
+def _whole(answer: Message, spec: OutputSpec) -> object:
     """The output that *answer* gives by *spec*, as the machine reads it."""
-    calls = [call for call in answer.calls if call.name == spec.name] if by_tool else []
-    text = (calls[0].arguments.strip() or "{}") if calls else answer_in([answer], spec.name)
+    tool = spec.tool_for(answer.model)
+    calls = [call for call in answer.calls if call.name == tool]
+    text = (calls[0].arguments.strip() or "{}") if calls else answer_in([answer], spec)
     given = candidate(text, spec)
     return _NO_OUTPUT if given.fault else _unwrapped(json.loads(given.text), spec)
 

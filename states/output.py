@@ -16,7 +16,6 @@ from ..effects import Effect
 from ..effects.events import OutputDecoded
 from ..effects.messages import Finish, user
 from ..effects.notices import DoneReason, Warned
-from ..effects.output import OutputMode
 from ..effects.records import AppendMessage, CountOutput
 from ..effects.requests import DecodeOutput
 from .builder import Draft, end_reason
@@ -41,7 +40,7 @@ def checked(stage: Checking, ctx: Context) -> OutputStep:
     if spec is None:
         # Another process went on with the run, and asks for no output.
         return draft.to(Thinking(stage=End(reason=stage.reason)))
-    given = candidate(answer_in(history.slice(max(0, len(history) - 2), len(history)), spec.name), spec)
+    given = candidate(answer_in(history.slice(max(0, len(history) - 2), len(history)), spec), spec)
     if given.fault:
         return _wrong(given.text, given.fault, draft, ctx)
     if not spec.decoded:
@@ -64,8 +63,7 @@ def _wrong(text: str, fault: str, draft: Draft, ctx: Context) -> OutputStep:
     spec, tries = ctx.config.output, ctx.config.retries.output
     if ctx.memory.progress.outputs >= tries:
         return draft.to(Thinking(stage=End(reason=DoneReason.OUTPUT_INVALID, detail=fault, output=text)))
-    by_tool = spec is not None and spec.mode_of(ctx.model.name) is OutputMode.TOOL
-    again = model_messages.wrong_output(fault, spec.name if spec is not None and by_tool else "")
+    again = model_messages.wrong_output(fault, "" if spec is None else spec.tool_for(ctx.model.name))
     draft.add(
         AppendMessage(message=user(again, ctx.now)),
         CountOutput(),

@@ -18,7 +18,7 @@ from typing import assert_never
 import attrs
 
 from ..effects import Effect, messages, notices
-from ..effects.config import Steering, ToolKind
+from ..effects.config import Steering
 from ..effects.events import Failure, Interrupted, ModelFailed, ModelFinished, ModelStreamed, UserSteered
 from ..effects.history import CallPiece, Piece, ReasoningPiece, TextPiece
 from ..effects.messages import (
@@ -211,7 +211,8 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        return draft.to(Executing(batch=Batch(calls=_begun(made, offered, ctx), offered=offered)))
+        begun = _begun(made, offered, state.model, ctx)
+        return draft.to(Executing(batch=Batch(calls=begun, offered=offered)))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
     match stop:
@@ -223,17 +224,11 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(Thinking(stage=said_all(finish, ctx)))
 
 
-def _begun(made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> tuple[Call, ...]:
-    """The calls *made* in an answer; those that give the output are held until all others have ended."""
-    output = None if ctx.config.output is None else _output_tool(ctx.config.output.name, offered, ctx)
-    return tuple([Call(call=call, phase=HELD if call.name == output else QUEUED) for call in made])
-
-
-def _output_tool(name: str, offered: tuple[str, ...], ctx: Context) -> str | None:
-    """*name* where it is that of the tool by which the output is given; None where that was not *offered*."""
-    # Where a provider takes the schema itself, another tool may have the name.
-    tool = ctx.config.tool(name) if name in offered else None
-    return name if tool is not None and tool.kind is ToolKind.OUTPUT else None
+def _begun(made: Iterable[ToolCall], offered: tuple[str, ...], model: str, ctx: Context) -> tuple[Call, ...]:
+    """The calls *made* in an answer of *model*; one that gives the output is held until others have ended."""
+    output = ctx.config.output
+    tools = set[str]() if output is None else {output.tool_for(model)} & {*offered}
+    return tuple([Call(call=call, phase=HELD if call.name in tools else QUEUED) for call in made])
 
 
 def _called(wish: CallPiece, draft: Draft) -> ToolCall:

@@ -131,11 +131,9 @@ def _gives_output(ended: effects.TurnEnded, call: str, step: ReplayedStep) -> It
     config = step.config
     if config is None or config.output is None:
         return
-    mode = config.output.mode_of(ended.message.model)
-    if mode is effects.OutputMode.TOOL and any(
-        wish.id == call and wish.name == config.output.name for wish in ended.calls
-    ):
-        yield "output", f"the model was asked for the output of the run in the mode {mode}"
+    tool = config.output.tool_for(ended.message.model)
+    if any(wish.id == call and wish.name == tool for wish in ended.calls):
+        yield "output", f"the model was asked for the output of the run in the mode {effects.OutputMode.TOOL}"
 
 
 def _interference(entry: journal.Entry, call: str) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ async def offer(
         raise effects.ConfigError(msg)
     # The tool of an output is not the host's to choose: without it the run could not end.
     output = scene.config.output
-    kept = {*names, output.name} if output and request.output is effects.OutputMode.TOOL else {*names}
+    kept = {*names} if output is None else {*names, output.tool_for(request.model)}
     offered = tuple([name for name in request.tools if name in kept])
     answer = await inner(attrs.evolve(request, tools=offered), scene)
     # In the answer, which the journal keeps: the machine lets no other tool run.

@@ -30,8 +30,8 @@ class Candidate:
     fault: str = ""
 
 
-def answer_in(history: Sequence[Message], name: str) -> str:
-    """What the end of *history* gives for an output: the call of the tool *name*, else the text."""
+def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
+    """The output of *spec* at the end of *history*: the arguments of a call of its tool, else the text."""
     last = history[-1] if history else None
     # Behind calls stand their results: only a call that was taken has the output.
     outcomes = {one.call: one.outcome for one in last.results} if last is not None else {}
@@ -40,8 +40,10 @@ def answer_in(history: Sequence[Message], name: str) -> str:
     # An answer that is empty is not kept, so the history then ends with what it answers.
     if last is None or last.role is not Role.ASSISTANT:
         return ""
+    # Another tool may have the name where the model is not asked by one.
+    tool = spec.tool_for(last.model)
     for call in last.calls:
-        if call.name == name and outcomes.get(call.id) is Outcome.OK:
+        if call.name == tool and outcomes.get(call.id) is Outcome.OK:
             # Several providers send no text at all for a call without arguments.
             return call.arguments.strip() or "{}"
     # The answer to results that is not kept was empty, and what was said before them is not it.

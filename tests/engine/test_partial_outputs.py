@@ -39,10 +39,13 @@ from turnwheel.projections import AgUiEvents, SseEvents, UiMessageChunks
 from turnwheel.testing import ScriptedModel, calls, says
 from turnwheel.testing.scripted import Reply
 
-ANY_OBJECT = OutputSpec(schema='{"type": "object"}', name="result")
+# Models that are named after the mode in which they are asked.
+MODES = {mode.value: mode for mode in OutputMode}
+ANY_OBJECT = OutputSpec(schema='{"type": "object"}', name="result", modes=MODES)
 WRAPPED = OutputSpec(
     schema='{"type": "object", "properties": {"value": {}}, "required": ["value"]}',
     name="result",
+    modes=MODES,
     wrapped=True,
 )
 NOTE = {"title": "A short note", "lines": ["one of them", "another one", "and a third, longer one"]}
@@ -56,13 +59,14 @@ class Note:
 
 
 def asked(mode: OutputMode | None) -> ModelCalled:
-    return ModelCalled(request="r", model="m", attempt=1, output=mode, at=0.0)
+    return ModelCalled(request="r", model="m" if mode is None else mode.value, attempt=1, output=mode, at=0.0)
 
 
 def ended(*parts: str | ToolCall) -> TurnEnded:
     """The end of an answer of these texts and calls."""
     made = [Text(text=part) if isinstance(part, str) else part for part in parts]
-    answer = Message(role=Role.ASSISTANT, parts=tuple(made))
+    by_tool = any(isinstance(part, ToolCall) for part in parts)
+    answer = Message(role=Role.ASSISTANT, parts=tuple(made), model="tool" if by_tool else "native")
     return TurnEnded(request="r", turn=1, message=answer, stop=StopReason.END_TURN, usage=Usage(), at=0.0)
 
 

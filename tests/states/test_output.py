@@ -26,6 +26,7 @@ from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Citation, Outcome, StopReason
 from turnwheel.effects.notices import RunEnded, Warned
 from turnwheel.effects.output import OutputMode, OutputSpec
+from turnwheel.effects.records import SetModel
 from turnwheel.effects.requests import CallModel, DecodeOutput
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.machine import Machine
@@ -371,3 +372,23 @@ def test_a_process_that_asks_for_no_output_ends_with_text() -> None:
 def test_deep_nesting_is_a_fault_and_no_error() -> None:
     spec = attrs.evolve(SPEC, schema='{"type":"object","properties":{"a":{"type":["object","null"]}}}')
     assert candidate('{"a":' * 5_000 + "1" + "}" * 5_000, spec).fault == "it is no JSON object"
+
+
+def test_a_call_of_a_tool_of_that_name_is_no_output_where_the_schema_is_sent() -> None:
+    spec = OutputSpec(schema='{"type": "object"}', name="look", mode="native")
+    run = MachineHarness(with_output(config(), spec), "who?")
+    run.say(*calls("look"))
+    run.end("look")
+    run.say("")
+    assert run.label == "streaming"
+    assert run.talk[-1][1].startswith("The output is not right: there is none.")
+
+
+def test_an_output_by_a_tool_is_taken_also_where_the_next_model_is_asked_in_another_way() -> None:
+    settings = config(models=(ModelSpec(name="wire:spare"),))
+    spec = attrs.evolve(SPEC, mode="tool", modes={"wire:spare": "native"})
+    run = MachineHarness(with_output(settings, spec), "who?")
+    run.say(*give(ANN), *[attrs.evolve(one, index=1) for one in calls("look")])
+    run.change(SetModel(model="wire:spare"))
+    run.end("look")
+    assert given(run) == ("end_turn", ANN)
