@@ -165,14 +165,14 @@ class ModelSpec:
 
     @property
     def provider(self) -> str:
-        """What stands before the first colon of its name; empty where there is none."""
+        """The prefix of its name, which ends at the first colon; empty where there is none."""
         provider, colon, _ = self.name.partition(":")
         return provider if colon else ""
 
     def named(self, name: str) -> ModelSpec:
         """The model *name*, asked as this one is: without a price, and without extras at another provider."""
         other = attrs.evolve(self, name=name, price=None)
-        if ":" not in name or name.partition(":")[0] == self.name.partition(":")[0]:
+        if other.provider in {"", self.provider}:
             return other
         # A header may hold the key of this one's server.
         return attrs.evolve(other, extra_headers=(), extra_body="", session_field="", provider_tools=())
