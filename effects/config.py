@@ -615,7 +615,8 @@ class Config:
         once("hooks", [hook.name for hook in self.hooks])
         _known("fallback", self.fallback, known)
         _known("compaction.model", self.compaction.model, known)
-        if self.output is not None and _asks_by_tool(self.output) and self.tool(self.output.name) is None:
+        outputs = {tool.name for tool in self.tools if tool.kind is ToolKind.OUTPUT}
+        if self.output is not None and _asks_by_tool(self.output) and self.output.name not in outputs:
             msg = f"output: the tool {self.output.name!r} is missing, which gives it; use with_output"
             raise ConfigError(msg)
         if self.compaction.keep >= self.policy.compact_at:
@@ -640,9 +641,7 @@ class Config:
         return not (money and tokens and run.seconds is session.seconds is None)
 
     def spec(self, model: str) -> ModelSpec:
-        """
-        How *model* is asked: as configured, or as the first one is, with no price, where it is not.
-        """
+        """How *model* is asked: as configured, or as the first one is, with no price, where it is not."""
         # A loop here and below, since each step asks several times: a generator would cost as much again.
         for spec in (self.model, *self.models):
             if spec.name == model:

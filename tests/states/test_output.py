@@ -109,6 +109,9 @@ def test_a_fallback_is_asked_in_its_own_mode() -> None:
 def test_an_output_by_a_tool_needs_the_tool() -> None:
     with pytest.raises(ConfigError, match="the tool 'person' is missing, which gives it; use with_output"):
         attrs.evolve(config(), output=attrs.evolve(SPEC, mode="tool"))
+    # A tool of the host's is none.
+    with pytest.raises(ConfigError, match="the tool 'look' is missing"):
+        attrs.evolve(config(), output=attrs.evolve(SPEC, mode="tool", name="look"))
     back = with_output(asked("tool"), None)
     assert (back.tools, back.output) == (TOOLS, None)
 
