@@ -456,9 +456,16 @@ def redacting(performers: Performers, redactor: Redactor) -> Performers:
 async def call_model(
     inner: Performer[CallModel], redactor: Redactor, request: CallModel, scene: PerformContext
 ) -> Answer | None:
-    """Ask the model; *redactor* takes the secrets out of the calls in its answer."""
+    """Ask the model; *redactor* takes the secrets out of the calls of tools in its answer."""
+    # The output is for the caller, who could do nothing with placeholders. It is an answer like a text.
+    output = scene.config.output
+    output_tool = "" if output is None else output.tool_for(request.model)
+
+    def passes(tool: str) -> bool:
+        return (tool == output_tool and tool != "") or redactor.passes(tool)
+
     # The stream goes on to subscribers while secret arguments are collected: they are redacted whole.
-    held = _HeldCalls(request.id, scene.emit, redactor.passes)
+    held = _HeldCalls(request.id, scene.emit, passes)
     answer = await inner(request, attrs.evolve(scene, emit=held))
     # A failure has no calls. What was held of its stream is dropped: the machine drops that answer, too.
     if not isinstance(answer, events.ModelFinished):

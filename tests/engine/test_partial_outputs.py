@@ -380,13 +380,25 @@ async def test_the_last_partial_is_the_output_also_where_that_repeats_a_secret()
     assert "".join([each.text for each in notices if isinstance(each, TextDelta)]) == json.dumps(note)
 
 
-async def test_the_call_of_an_agent_with_secrets_comes_whole_and_so_does_its_output() -> None:
-    kept = {"title": "A note", "lines": ["one of them"], "author": None}
-    one = agent(calls(("note", kept)), tools=[log_in])
-    notices = await streamed(one, Output(Note, name="note"))
+@attrs.frozen
+class Account:
+    user: str
+    password: str
+
+
+@pytest.mark.parametrize("mode", OutputMode)
+@pytest.mark.parametrize("of_agent", [False, True])
+async def test_an_output_is_for_its_caller_and_has_no_placeholders(
+    mode: OutputMode, *, of_agent: bool
+) -> None:
+    account = {"user": "ann", "password": PASSWORD}
+    reply = calls(("Account", account)) if mode is OutputMode.TOOL else says(json.dumps(account))
+    output = Output(Account, mode=mode)
+    one = agent(reply, tools=[log_in], output=output if of_agent else None)
+    notices = await streamed(one, None if of_agent else output)
     end = notices[-1]
     assert isinstance(end, RunEnded)
-    assert outputs(notices) == [kept] == [json.loads(end.output)]
+    assert outputs(notices)[-1] == json.loads(end.output) == account
 
 
 # As events
