@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import cast, final
 
@@ -36,6 +37,9 @@ def _as_modes(
     return tuple([(name, OutputMode(mode)) for name, mode in pairs])
 
 
+# By which two outputs are one: the name, whether it is wrapped, and the schema.
+OutputIdentity = tuple[str, bool, str]
+
 @final
 @spelled
 @attrs.frozen(kw_only=True)
@@ -65,6 +69,11 @@ class OutputSpec:
     def tool_for(self, model: str) -> str:
         """The name of the tool by which the model of this name gives the output; empty where none does."""
         return self.name if self.mode_of(model) is OutputMode.TOOL else ""
+
+    @property
+    def identity(self) -> OutputIdentity:
+        """The name and schema of the output, by which it is known again."""
+        return self.name, self.wrapped, json.dumps(json.loads(self.schema), sort_keys=True)
 
 
 @final

@@ -56,8 +56,9 @@ from .agent_arguments import (
     opened,
 )
 from .session.completed_texts import Delivery
-from .session.environment import Drain, Environment, OnHostError, Output_co, Result, Titles, Wants
+from .session.environment import Drain, Environment, OnHostError, Output_co, Result, Titles
 from .session.notice_stream import AgentStream
+from .session.wanted_outputs import WantedOutputs
 
 if TYPE_CHECKING:
     from ..performers.models.purposes import HostPerformers
@@ -457,7 +458,7 @@ class Agent(Generic[Deps_co, Output_co]):
             # A host that asks models itself has its own keys.
             ready=noop if effects.CallModel in self.performers else self._ready,
             on_error=self.on_error,
-            wants=Wants.of(self.config.output, self.output),
+            outputs=WantedOutputs.of(self.config.output, self.output),
             output_spec=self._output_spec,
             telemetry=self.telemetry,
         )

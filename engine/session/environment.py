@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property, partial
-from types import GenericAlias, MappingProxyType
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast, final
 
 import attrs
@@ -16,6 +16,7 @@ from ...effects.usage import Spent
 from ...performers.base import noop
 from .completed_texts import Delivery
 from .feed import Reader
+from .wanted_outputs import WantedOutputs
 
 if TYPE_CHECKING:
     from ...effects.config import Config, Steering
@@ -84,84 +85,6 @@ POLL_PAUSE = 0.5
 Drain = Callable[["float | None"], Awaitable[None]]
 
 
-# One for all: thousands of sessions may wait in one process, and most of them come to text.
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-@final
-@attrs.define
-class Wants:
-    """
-    What the runs of a session come to here, as callers know it.
-
-    *known* are outputs by their schemas, that of the agent first, for runs that other processes began.
-    """
-
-    known: Mapping[str, Output[Any]] = _NOTHING
-    # Of prompts whose runs have not begun here: the schema, and the output.
-    _asked: Mapping[str, tuple[str, Output[Any]]] = _NOTHING
-    # The latest run of which it is known for certain, and its output.
-    _run: str = ""
-    _output: Output[Any] | None = None
-    # The latest value that was made here: its run, its text, and itself.
-    _made: tuple[str, str, object] | None = None
-
-    @classmethod
-    def of(cls, spec: OutputSpec | None, output: Output[Any] | None) -> Wants:
-        """Runs that come to *output*, by its *spec*, unless a prompt asks for another one."""
-        return cls() if spec is None or output is None else cls({spec.schema: output})
-
-    def ask(self, prompt: str, spec: OutputSpec, output: Output[Any]) -> None:
-        """The run of *prompt* comes to *output*, which has this *spec*."""
-        self._asked = {**self._asked, prompt: (spec.schema, output)}
-        self.know(spec, output)
-
-    def forget(self, over: Callable[[str], bool]) -> None:
-        """Keep no output of a prompt that is *over*: its run has begun elsewhere, or it was taken back."""
-        self._asked = {prompt: asked for prompt, asked in self._asked.items() if not over(prompt)} or _NOTHING
-
-    def begin(self, run: str, prompt: str, spec: OutputSpec | None) -> None:
-        """*run* begins with *prompt*, and comes to an output of *spec*."""
-        if spec is None and not self._asked:
-            return
-        left = dict(self._asked)
-        schema, output = left.pop(prompt, ("", None))
-        if spec is None:
-            output = None
-        elif schema != spec.schema:
-            output = self.known.get(spec.schema)
-        self._asked, self._run, self._output = left or _NOTHING, run, output
-
-    def know(self, spec: OutputSpec, output: Output[Any], run: str = "") -> None:
-        """Read what has *spec* as *output*, and be sure of that for *run*."""
-        self.known = {spec.schema: output, **self.known}
-        if run:
-            self._run, self._output = run, output
-
-    def output_of(self, run: str, spec: OutputSpec) -> Output[Any] | None:
-        """What *run* comes to, which has this *spec*; None where that is not known here."""
-        return self._output if run == self._run else self.known.get(spec.schema)
-
-    def keep(self, run: str, text: str, value: object) -> None:
-        """Keep the *value* that was made of *text*, the output of *run*."""
-        self._made = run, text, value
-
-    def reader(self, run: str, text: str, spec: OutputSpec) -> Callable[[], object]:
-        """What gives the value of *text*, the output of *run*: that which its validator saw, or a new one."""
-        if self._made is not None and self._made[:2] == (run, text):
-            # Held from now on: the next run makes another one.
-            value = self._made[2]
-            return lambda: value
-        return partial(_read, text, spec, self.output_of(run, spec))
-
-
-def _read(text: str, spec: OutputSpec, output: Output[Any] | None) -> object:
-    # A run without an output needs none of it.
-    from ...performers.output import value_of  # noqa: PLC0415  # see above
-
-    return value_of(text, spec, output)
-
-
 @final
 @attrs.frozen(kw_only=True)
 class Environment:
@@ -176,7 +99,7 @@ class Environment:
     more. A process that works on a session says so
     every few seconds, and is taken for gone after *lease* seconds; *worker* is its name there. *ready*
     raises `ConfigError` where a model that it is given the names of cannot be asked. *on_error* says what
-    becomes of exceptions of the host's code. *wants* are the outputs that its runs come to, and
+    becomes of exceptions of the host's code. *outputs* are those that callers here want of its runs, and
     *output_spec* says how models are asked for one. *telemetry* makes the spans of its runs, where they are
     wanted.
     """
@@ -206,7 +129,7 @@ class Environment:
     # Raises for models that cannot be asked here: a run is not begun for them.
     ready: Callable[..., None] = noop
     on_error: OnHostError = OnHostError.REPORT
-    wants: Wants = attrs.field(factory=Wants)
+    outputs: WantedOutputs = attrs.field(factory=WantedOutputs)
     output_spec: Callable[[Output[Any]], OutputSpec] | None = None
     telemetry: OpenTelemetry | None = None
 
@@ -217,7 +140,7 @@ class Environment:
 
     def of_fork(self) -> Environment:
         """That of a copy of the session, which has runs of its own."""
-        return attrs.evolve(self, wants=Wants(self.wants.known))
+        return attrs.evolve(self, outputs=WantedOutputs(self.outputs.known))
 
     @property
     def sender_trace(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import attrs
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
     from ...performers.output import Output
     from ..core.inputs import Input
     from ..core.machine import Machine
-    from .environment import Environment, Wants
+    from .environment import Environment
     from .session_log import SessionLog
+    from .wanted_outputs import WantedOutputs
 
 
 P = TypeVar("P", "Input", "Input | None")
@@ -45,14 +44,14 @@ if TYPE_CHECKING:
 
 
 def want(output: AnyKind, prompt: P, log: SessionLog, environment: Environment) -> P:
-    """*prompt*, whose run comes to *output* if to any; raises `ArgumentError` where no run can."""
+    """*prompt* with the wish for *output*, if any; raises `ArgumentError` for a type that has no JSON."""
     if output is None or prompt is None:
         return prompt
-    spec, made = _made(output, environment)
-    if spec is not None and made is not None:
+    kind, spec = _specified(output, environment)
+    if kind is not None and spec is not None:
         state, waiting = log.state, {mail.id for mail in log.state.prompts}
-        environment.wants.forget(lambda asked: state.knows(asked) and asked not in waiting)
-        environment.wants.ask(prompt.id, spec, made)
+        environment.outputs.forget(lambda asked: state.knows(asked) and asked not in waiting)
+        environment.outputs.want(prompt.id, spec, kind)
     # In the journal with the prompt: another process may be the one that begins its run.
     return attrs.evolve(prompt, output=TextOutput() if spec is None else spec)
 
@@ -68,41 +67,36 @@ def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
     if output is None or (first is None and state.machine is None):
         return
     if first is not None:
-        name, own = f"prompt {first.id!r}", _wanted(first, environment)
+        name, asked_for = f"prompt {first.id!r}", _wanted(first, environment)
     else:
         machine = cast("Machine", state.machine)
-        name, own = f"run {machine.memory.run!r}", machine.config.output
-    spec, made = _made(output, environment)
-    if not _same(spec, own):
-        asked, given = _named(own), _named(spec)
-        if asked == given:
-            given += " of another schema"
+        name, asked_for = f"run {machine.memory.run!r}", machine.config.output
+    kind, spec = _specified(output, environment)
+    if (spec and spec.identity) != (asked_for and asked_for.identity):
+        wrong, right = _named(spec), _named(asked_for)
+        if wrong == right:
+            wrong += " of another schema"
         way = "resume it with that, or without an output for plain JSON"
-        msg = f"{name} was asked for {asked}, and not for {given}; {way}"
+        msg = f"{name} was asked for {right}, and not for {wrong}; {way}"
         raise ConfigError(msg)
-    if own is None or made is None:
+    if kind is None or asked_for is None:
         return
     if first is not None:
-        environment.wants.ask(first.id, own, made)
+        environment.outputs.want(first.id, asked_for, kind)
     else:
-        environment.wants.know(own, made, cast("Machine", state.machine).memory.run)
-
-
-def _same(spec: OutputSpec | None, other: OutputSpec | None) -> bool:
-    if spec is None or other is None:
-        return spec is other
-    return (json.loads(spec.schema), spec.wrapped) == (json.loads(other.schema), other.wrapped)
+        environment.outputs.read_as(cast("Machine", state.machine).memory.run, asked_for, kind)
 
 
 def _named(spec: OutputSpec | None) -> str:
     return "text" if spec is None else f"the output {spec.name!r}"
 
 
-def _made(output: AnyKind, environment: Environment) -> tuple[OutputSpec | None, Output[Any] | None]:
+def _specified(output: AnyKind, environment: Environment) -> tuple[Output[Any] | None, OutputSpec | None]:
+    """*output* as an `Output`, and its spec; None for text."""
     from ...performers.output import as_output  # noqa: PLC0415  # most runs come to text
 
-    made = as_output(output)
-    return None if made is None or environment.output_spec is None else environment.output_spec(made), made
+    kind = as_output(output)
+    return kind, None if kind is None or environment.output_spec is None else environment.output_spec(kind)
 
 
 def first_prompt(log: SessionLog, prompt: UserSent | None) -> Mail | None:
@@ -133,11 +127,12 @@ def _wanted(prompt: Mail | None, environment: Environment) -> OutputSpec | None:
             assert_never(wish)
 
 
-def with_decoder(performers: Performers, machine: Machine, wants: Wants) -> Performers:
-    """*performers*, and one for the output of the run of *machine*, where its class is known here."""
-    run, spec = machine.memory.run, machine.config.output
-    if spec is None or (output := wants.output_of(run, spec)) is None:
+def with_decoder(performers: Performers, machine: Machine, outputs: WantedOutputs) -> Performers:
+    """*performers*, with a decoder of the output of the run of *machine* where its class is known here."""
+    spec = machine.config.output
+    wanted = None if spec is None else outputs.of_run(machine.memory.run, spec)
+    if wanted is None or wanted.output is None:
         return performers
-    from ...performers.output import OutputDecoder  # noqa: PLC0415  # as in `want`
+    from ...performers.output import OutputDecoder  # noqa: PLC0415  # as in `_specified`
 
-    return {**performers, DecodeOutput: OutputDecoder(output, partial(wants.keep, run))}
+    return {**performers, DecodeOutput: OutputDecoder(wanted.output, wanted.keep)}

@@ -88,7 +88,7 @@ async def check_repeat(log: SessionLog, repeat: Input) -> None:
 def _said(sent: UserSent | UserSteered | Input) -> tuple[object, ...]:
     """What has to be equal in two inputs with one id; how models are asked may differ between processes."""
     wish = AgentOutput() if isinstance(sent, UserSteered) else sent.output
-    return sent.text, sent.files, wish.schema if isinstance(wish, OutputSpec) else wish
+    return sent.text, sent.files, wish.identity if isinstance(wish, OutputSpec) else wish
 
 
 def left_unfinished(log: SessionLog) -> errors.SessionBusy:

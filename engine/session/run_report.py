@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ...effects.requests import AskApproval
     from ..core.machine import Machine
     from .children import Children
-    from .environment import Wants
     from .feed import Feed
     from .followed import Followed
     from .session_log import SessionLog
+    from .wanted_outputs import WantedOutputs
 
 # The errors of a caller while another one may work on the session.
 AWAY = (errors.SessionBusy, errors.SessionClosed)
@@ -42,7 +42,7 @@ class RunReport:
     _log: SessionLog
     _children: Children
     _feed: Feed
-    _wants: Wants
+    _outputs: WantedOutputs
     # The run that is being opened or goes on, until its end is told.
     _run: str = attrs.field(default="", init=False)
     # Whether it began earlier.
@@ -60,7 +60,7 @@ class RunReport:
         machine = self._log.state.machine
         if machine is None:
             raise errors.UnknownSession(self._log.journal.session)
-        return result_of(machine, self._log.journal.session, self._children.waiting, self._wants)
+        return result_of(machine, self._log.journal.session, self._children.waiting, self._outputs)
 
     def opening(self, run: str, *, resumed: bool = False) -> None:
         """*run* is about to be opened, or *resumed*."""
@@ -156,12 +156,12 @@ def result_of(
     machine: Machine,
     session: str,
     waiting: tuple[AskApproval, ...],
-    wants: Wants,
+    outputs: WantedOutputs,
 ) -> Result:
     """
     How far the run of *machine* in *session* has come; these questions are *waiting*.
 
-    *wants* says what an output is read as.
+    *outputs* say which class its output is read as.
     """
     over = machine.state if isinstance(machine.state, Done) else None
     # Back to the prompt and no further: an earlier run's answer is not this one's.
@@ -172,6 +172,8 @@ def result_of(
     if ran and over is not None and over.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}:
         run = []
     spec, output = machine.config.output, "" if over is None else over.output
+    # Without an output the value of the run is its text.
+    wanted = None if spec is None or not output else outputs.of_run(machine.memory.run, spec)
     text = next((message.text for message in run if message.role is Role.ASSISTANT), "")
     return Result(
         session=session,
@@ -183,5 +185,5 @@ def result_of(
         spent=machine.memory.spent if over is None else over.spent,
         waiting=waiting,
         detail="" if over is None else over.detail,
-        read=None if spec is None or not output else wants.reader(machine.memory.run, output, spec),
+        read=None if wanted is None or spec is None else wanted.reader(output, spec),
     )

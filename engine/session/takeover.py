@@ -169,5 +169,5 @@ def _performers(log: SessionLog, environment: Environment, children: Children, i
     if environment.config.children:
         runner: Performer[RunAgent] = ChildRunner(children, inbox.wake, inbox.close)  # pyright: ignore[reportAssignmentType]  # async
         made = {RunAgent: runner, **made}
-    made = with_decoder(made, cast("Machine", log.state.machine), environment.wants)
+    made = with_decoder(made, cast("Machine", log.state.machine), environment.outputs)
     return made if environment.redactor is None else redacting(made, environment.redactor)

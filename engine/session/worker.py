@@ -137,7 +137,7 @@ class Worker:
         self.children = Children(self.log, self.environment, self._opens)
         self.lease = SessionLease(self.log.journal, self.environment, self.children.first_due)
         self.feed = Feed(self.environment.watch.buffer)
-        self.report = RunReport(self.log, self.children, self.feed, self.environment.wants)
+        self.report = RunReport(self.log, self.children, self.feed, self.environment.outputs)
 
     async def load(self) -> None:
         """Read the new entries of the journal, and of the running children."""
@@ -407,7 +407,7 @@ class Worker:
             return None
         if log.state.machine is not None:
             output = log.state.machine.config.output
-            environment.wants.begin(name, "" if begins is None else begins.id, output)
+            environment.outputs.begin(name, "" if begins is None else begins.id, output)
         return opened, trace
 
     async def _drive(
