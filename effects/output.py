@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import cast, final
 
 import attrs
@@ -37,8 +38,47 @@ def _as_modes(
     return tuple([(name, OutputMode(mode)) for name, mode in pairs])
 
 
-# By which two outputs are one: the name, whether it is wrapped, and the schema.
+# By which two outputs are one: the name, whether it is wrapped, and the shape of the schema.
 OutputIdentity = tuple[str, bool, str]
+
+# Keywords of a schema that say nothing about which values fit.
+_ANNOTATIONS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
+)
+
+# Keywords that hold schemas by names, and those that hold a list whose order does not matter.
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_UNORDERED = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
+
+
+@lru_cache(maxsize=256)
+def shape_of(schema: str) -> str:
+    """The JSON *schema* without annotations and with its lists in one order, as text."""
+    return json.dumps(_shape(json.loads(schema)), sort_keys=True)
+
+
+def _shape(node: object) -> object:
+    match node:
+        case dict():
+            return {key: _keyword(key, each) for key, each in node.items() if key not in _ANNOTATIONS}
+        case list():
+            return [_shape(each) for each in node]
+        case _:
+            return node
+
+
+def _keyword(key: str, value: object) -> object:
+    """The shape of the *value* of the keyword *key*."""
+    # Properties may have names of keywords, and values may look like schemas.
+    if key in _BY_NAME and isinstance(value, dict):
+        return {name: _shape(each) for name, each in value.items()}
+    shape = value if key in {"const", "enum"} else _shape(value)
+    return sorted(shape, key=_text) if key in _UNORDERED and isinstance(shape, list) else shape
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
+
 
 @final
 @spelled
@@ -72,8 +112,8 @@ class OutputSpec:
 
     @property
     def identity(self) -> OutputIdentity:
-        """The name and schema of the output, by which it is known again."""
-        return self.name, self.wrapped, json.dumps(json.loads(self.schema), sort_keys=True)
+        """The name and shape of the output: equal also where docstrings or the order of fields differ."""
+        return self.name, self.wrapped, shape_of(self.schema)
 
 
 @final

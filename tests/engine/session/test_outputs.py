@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from turnwheel import Agent, DoneReason, MemoryStore, tool
-from turnwheel.effects import Answer, AskApproval, CallModel, OutputMode, Policy
+from turnwheel.effects import Answer, AskApproval, CallModel, OutputMode, OutputSpec, Policy
 from turnwheel.effects.errors import ConfigError, InputConflict
 from turnwheel.effects.notices import RunEnded
 from turnwheel.performers import AskAgain, Output, PerformContext
@@ -237,10 +239,50 @@ async def resting(store: Store, model: Any) -> str:
     return question.id
 
 
+def renewed(docstring: str) -> type[Any]:
+    """`Person` of a later version of the host: with its fields in another order, and another default."""
+
+    class Person(msgspec.Struct, kw_only=True):
+        age: Annotated[int, msgspec.Meta(description="In years.", examples=[7])] = 1
+        name: Annotated[str, msgspec.Meta(title="The name")]
+
+    Person.__doc__ = docstring
+    return Person
+
+
+@pytest.mark.parametrize("of_agent", [False, True])
+async def test_a_run_is_read_as_its_class_also_after_an_upgrade(*, of_agent: bool) -> None:
+    store, model = MemoryStore(), ScriptedModel(calls(("pay", {"amount": 2})), says(ANN))
+    question = await resting(store, model)
+    later = renewed("Somebody, described in other words.")
+    settings: dict[str, Any] = {"output": later} if of_agent else {}
+    async with agent(model, store, tools=[pay], **settings).session("s") as session:
+        await session.approve(question)
+        result = await session.resume(output=None if of_agent else later)
+    assert result.output == later(name="Ann")
+
+
+async def test_a_prompt_that_comes_again_after_an_upgrade_is_no_conflict() -> None:
+    store, model, later = MemoryStore(), ScriptedModel(says(ANN)), renewed("Somebody.")
+    async with agent(model, store).session("s") as session:
+        await session.run("who?", id="p", output=Person)
+    async with agent(model, store).session("s") as session:
+        result = await session.run("who?", id="p", output=later)
+    assert result.output == later(name="Ann")
+
+
+@dataclass
+class Headline:
+    description: str
+
+
 @pytest.mark.parametrize(
     ("other", "named"),
     [
         (Other, "not for the output 'Other'"),
+        # Its only field is called as a keyword of a schema.
+        (Output(Headline, name="Person"), "not for the output 'Person' of another schema"),
+        (Output(Literal["a"], name="Person"), "not for the output 'Person' of another schema"),
         (str, "not for text"),
         (Output(dict[str, int], name="Person"), "not for the output 'Person' of another schema"),
     ],
@@ -278,3 +320,23 @@ async def test_a_run_that_goes_on_in_a_copy_is_read_there() -> None:
     results = [await copy.resume(), await original.resume()]
     assert {type(result.output) for result in results} == {Person}
     assert {result.reason for result in results} == {DoneReason.END_TURN}
+
+
+@pytest.mark.parametrize(
+    ("schema", "other", "same"),
+    [
+        ({"properties": {"title": {"type": "string"}}}, {"properties": {}}, False),
+        ({"$defs": {"default": {"type": "null"}}}, {"$defs": {}}, False),
+        ({"const": {"title": 1}}, {"const": {}}, False),
+        ({"enum": [1, {"default": 2}]}, {"enum": [{"default": 2}, 1]}, True),
+        ({"type": ["null", "object"], "title": "A"}, {"type": ["object", "null"]}, True),
+        ({"prefixItems": [{"type": "null"}, {}]}, {"prefixItems": [{}, {"type": "null"}]}, False),
+        ({"anyOf": [{"description": "b"}, {"const": 1}]}, {"anyOf": [{"const": 1}, {}]}, True),
+        ({"minimum": 1}, {"minimum": 2}, False),
+    ],
+)
+def test_two_schemas_are_one_where_only_annotations_and_the_order_differ(
+    schema: dict[str, Any], other: dict[str, Any], *, same: bool
+) -> None:
+    one, two = (OutputSpec(schema=json.dumps(each)) for each in (schema, other))
+    assert (one.identity == two.identity) is same
