@@ -1,14 +1,12 @@
-"""The bounds that a JSON Schema sets to a value: the range of a number, the length and pattern of a text."""
+"""The bounds that a JSON Schema sets to a value: the range of a number, the length of a text."""
 
-# Bounds that are no numbers, and patterns that `re` cannot read, are not checked, as other keywords that are
-# not known: the tool's own decoder has the last word.
+# Bounds that are no numbers are not checked, as other keywords that are not known: the tool's own decoder has
+# the last word. No pattern is run: the text is a model's and the pattern may be anybody's, such as that of an
+# MCP server, so a transition could take for ever. The dialect of JSON Schema is that of JavaScript besides.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeGuard
 
 from ...effects.secrets import PLACEHOLDER_MARK, Json
@@ -27,7 +25,7 @@ _LENGTH_BOUNDS: dict[type, tuple[str, str, str, str]] = {
     dict: ("minProperties", "maxProperties", "property", "properties"),
 }
 # The keywords of this module.
-BOUNDS = frozenset({*_NUMBER_BOUNDS, "multipleOf", "pattern"}) | {
+BOUNDS = frozenset({*_NUMBER_BOUNDS, "multipleOf"}) | {
     keyword for least, most, _, _ in _LENGTH_BOUNDS.values() for keyword in (least, most)
 }
 
@@ -43,7 +41,7 @@ def bound_problem(value: Json, schema: dict[str, Json]) -> str:
         case str() if PLACEHOLDER_MARK in value:
             return ""
         case str():
-            return _length_problem(value, schema) or _pattern_problem(value, schema.get("pattern"))
+            return _length_problem(value, schema)
         case _:
             return _length_problem(value, schema)
 
@@ -70,17 +68,3 @@ def _number_problem(value: float, schema: dict[str, Json]) -> str:
     if isinstance(factor, int) and isinstance(value, int) and factor > 0 and value % factor:
         return f"must be a multiple of {factor}"
     return ""
-
-
-def _pattern_problem(value: str, pattern: Json) -> str:
-    searched = _compiled(pattern) if isinstance(pattern, str) else None
-    return "" if searched is None or searched.search(value) else f"must match {json.dumps(pattern)}"
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern)
-    # The dialect of JSON Schema is that of JavaScript, which has a few more forms.
-    except (re.error, RecursionError, OverflowError):
-        return None

@@ -1,8 +1,8 @@
 """Whether a call's arguments are whole, valid JSON for its tool's schema."""
 
 # Checks the part of JSON Schema that describes function arguments: types, required and unknown properties,
-# enums, constants, bounds, patterns of texts, array items, unions and local references. A keyword that is not
-# known here is not checked: the tool's own decoder has the last word. Written here because a transition may
+# enums, constants, bounds, array items, unions and local references. Patterns are not checked, nor keywords
+# that are not known here: the tool's own decoder has the last word. Written here because a transition may
 # import no validator.
 
 from __future__ import annotations

@@ -182,9 +182,6 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"minItems": 1, "maxItems": 1}, [1], ""),
         ({"minProperties": 1}, {}, "x must have at least 1 property"),
         ({"maxProperties": 1}, {"a": 1, "b": 2}, "x must have at most 1 property"),
-        ({"pattern": "^[A-Z]{3}$"}, "EUR", ""),
-        ({"pattern": "^[A-Z]{3}$"}, "euro", 'x must match "^[A-Z]{3}$"'),
-        ({"pattern": "b"}, "abc", ""),
         # a tuple, and several schemas at once
         ({"prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False}, [1, "a"], ""),
         ({"prefixItems": [{"type": "integer"}], "items": False}, ["a"], "x[0] must be of type integer"),
@@ -206,8 +203,9 @@ def test_a_schema_of_nothing_but_itself_is_told() -> None:
         ({"multipleOf": 0.5}, 0.7, ""),
         ({"multipleOf": 0}, 1, ""),
         ({"minLength": None, "maxLength": "0"}, "a", ""),
-        ({"pattern": "(?<name>"}, "a", ""),
-        ({"pattern": 7}, "a", ""),
+        # a pattern, which may take for ever
+        ({"pattern": "^[A-Z]{3}$"}, "euro", ""),
+        ({"pattern": "^(a+)+$"}, f"{'a' * 10_000}!", ""),
         ({"prefixItems": {"type": "string"}}, [1], ""),
         ({"allOf": {"type": "string"}}, 1, ""),
         ({"$ref": "#/properties/gone"}, 1, ""),
@@ -433,7 +431,7 @@ def test_what_is_inside_of_a_secret_argument_may_be_one_too(secrets: tuple[str, 
 
 
 def test_a_placeholder_meets_each_bound_of_a_text() -> None:
-    schema = json.dumps({"properties": {"x": {"type": "string", "maxLength": 3, "pattern": "^a+$"}}})
+    schema = json.dumps({"properties": {"x": {"type": "string", "maxLength": 3}}})
     assert problem(schema, {"x": HIDDEN}) == ""
     assert problem(schema, {"x": f"with {HIDDEN} inside"}) == ""
 
