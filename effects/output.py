@@ -1,4 +1,4 @@
-"""What a run is to come to: the schema of its output, and how each model is asked for it."""
+"""The output of a run: its schema, how each model is asked for it, and which output a prompt asks for."""
 
 from __future__ import annotations
 

@@ -65,10 +65,10 @@ class PartialOutputs:
 
     def filtered(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices*, and the partial output that they lead to."""
-        passed: list[Notice] = []
+        shown: list[Notice] = []
         for notice in notices:
             if isinstance(notice, TurnEnded):
-                passed += self._partial(notice.at, notice.message)
+                shown += self._partial(notice.at, notice.message)
                 self._begin(asked=False)
             elif isinstance(notice, ModelCalled):
                 self._begin(asked=notice.output is not None)
@@ -80,10 +80,10 @@ class PartialOutputs:
                 self._answer.end_text()
             elif isinstance(notice, TextDelta | ReasoningDelta | CallDelta):
                 self._take(notice)
-            passed.append(notice)
+            shown.append(notice)
         if notices and self._answer.due:
-            passed += self._partial(notices[-1].at)
-        return passed
+            shown += self._partial(notices[-1].at)
+        return shown
 
     def held_back(self) -> Sequence[Notice]:
         """Nothing is held back."""
@@ -114,9 +114,9 @@ class PartialOutputs:
         if not self._asked or not self._heard() or self._parse is None:
             return
         if answer is not None:
-            value = _whole(answer, self._spec)
+            value = _complete_output(answer, self._spec)
         else:
-            value = _begun(self._answer.parsed(), self._spec, self._parse)
+            value = _partial_output(self._answer.parsed(), self._spec, self._parse)
         if value is not _NO_OUTPUT and (self._last is _NO_OUTPUT or value != self._last):
             self._last = value
             yield OutputDelta(value, at=at)
@@ -124,7 +124,7 @@ class PartialOutputs:
 
 @final
 class OutputText:
-    """What an answer has for an output so far: the arguments of the output tool's call, else its text."""
+    """The output in an answer so far, as text: the arguments of the output tool's call, else the text."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -183,16 +183,16 @@ class OutputText:
         return _json_in(earlier + last) or _json_in(last)
 
 
-def _whole(answer: Message, spec: OutputSpec) -> object:
+def _complete_output(answer: Message, spec: OutputSpec) -> object:
     """The output that *answer* gives by *spec*, as the machine reads it."""
     tool = spec.tool_for(answer.model)
     calls = [call for call in answer.calls if call.name == tool]
     text = (calls[0].arguments.strip() or "{}") if calls else answer_in([answer], spec)
-    given = candidate(text, spec)
-    return _NO_OUTPUT if given.fault else _unwrapped(json.loads(given.text), spec)
+    output = candidate(text, spec)
+    return _NO_OUTPUT if output.fault else _unwrapped(json.loads(output.text), spec)
 
 
-def _begun(text: str, spec: OutputSpec, parse: Callable[[bytes], object]) -> object:
+def _partial_output(text: str, spec: OutputSpec, parse: Callable[[bytes], object]) -> object:
     """The output, as far as it is there, in *text*, which is JSON that goes on."""
     begun = text.rstrip(_UNENDED)
     if not begun:
@@ -207,12 +207,12 @@ def _begun(text: str, spec: OutputSpec, parse: Callable[[bytes], object]) -> obj
 
 def _json_in(text: str) -> str:
     """*text* from its JSON object on, which begins it or stands in its first fence; empty before that."""
-    bare = text.lstrip()
-    if not bare.startswith("{"):
-        _, _, bare = bare.partition(FENCE)
-        _, brace, rest = bare.partition("{")
-        return brace + rest
-    return bare
+    stripped = text.lstrip()
+    if stripped.startswith("{"):
+        return stripped
+    _, _, fenced = stripped.partition(FENCE)
+    _, brace, rest = fenced.partition("{")
+    return brace + rest
 
 
 def _without_nulls(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What a caller wants of a run: `Output` names a type, and `OutputDecoder` performs `DecodeOutput`."""
+"""The output that a caller wants: `Output` names a type, and `OutputDecoder` performs `DecodeOutput`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ T_co = TypeVar("T_co", covariant=True)
 # Characters of a fault that a model reads.
 MAX_FAULT = 4_000
 
-# Where a schema has those that it names. They stay at the root.
+# Keywords that hold the schemas which others refer to. They stay at the root.
 _NAMED_SCHEMAS = ("$defs", "definitions")
 _NAMED_REFS = tuple([f"#/{key}/" for key in _NAMED_SCHEMAS])
 
-# What providers take in the name of an output.
-_UNNAMED = re.compile(r"[^a-zA-Z0-9_-]+")
+# Characters that providers refuse in the name of an output.
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 @final
@@ -101,23 +101,24 @@ class OutputForm:
             form = Translation().of(kind)
             # As a field: types within are then written where they are used, as in the arguments of a tool.
             holder = msgspec.defstruct("Output", [(VALUE_KEY, form)], forbid_unknown_fields=True)
-            whole = json.loads(json_schema(holder, {}))
+            wrapped = json.loads(json_schema(holder, {}))
         except Exception as error:  # metadata and models are any code
             *_, reason = error_text(error).splitlines() or [""]
             msg = f"{kind!r} cannot be an output: {reason}; use a type that has JSON, or a JSON Schema"
             raise ArgumentError(msg) from error
-        defs, own = {key: whole[key] for key in ("$defs",) if key in whole}, whole["properties"][VALUE_KEY]
-        if "$ref" in own and defs:  # a class that contains itself
-            own = defs["$defs"].get(own["$ref"].removeprefix(REF), own)
-        if own.get("type") == "object" and "properties" in own:
-            return cls(json.dumps(own | defs, ensure_ascii=False), form, wrapped=False)
-        return cls(json.dumps(whole, ensure_ascii=False), holder, wrapped=True)
+        defs = {key: wrapped[key] for key in ("$defs",) if key in wrapped}
+        schema = wrapped["properties"][VALUE_KEY]
+        if "$ref" in schema and defs:  # a class that contains itself
+            schema = defs["$defs"].get(schema["$ref"].removeprefix(REF), schema)
+        if schema.get("type") == "object" and "properties" in schema:
+            return cls(json.dumps(schema | defs, ensure_ascii=False), form, wrapped=False)
+        return cls(json.dumps(wrapped, ensure_ascii=False), holder, wrapped=True)
 
     @property
     def is_union(self) -> bool:
         """Whether it is one of several types, not counting None."""
-        own = json.loads(self.schema)["properties"].get(VALUE_KEY, {}) if self.wrapped else {}
-        options = own.get("anyOf", own.get("oneOf", ()))
+        schema = json.loads(self.schema)["properties"].get(VALUE_KEY, {}) if self.wrapped else {}
+        options = schema.get("anyOf", schema.get("oneOf", ()))
         return len([option for option in options if option != {"type": "null"}]) > 1
 
     def read(self, text: str) -> object:
@@ -136,8 +137,7 @@ class OutputForm:
         with suppress(msgspec.ValidationError):
             return msgspec.json.decode(text, type=self.form, dec_hook=read_form)
         # 3.0 is an integer to JSON Schema, by which the output was judged, and none to the decoder.
-        whole = with_integers(text, self.schema)
-        return msgspec.json.decode(whole, type=self.form, dec_hook=read_form)
+        return msgspec.json.decode(with_integers(text, self.schema), type=self.form, dec_hook=read_form)
 
 
 def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
@@ -149,12 +149,12 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     if schema.get("type") == "object" and schema.get("properties"):
         return OutputForm(text, None, wrapped=False)
     # Through JSON, so that a mapping of any class is a dict.
-    within: dict[str, Any] = _moved(json.loads(text))
-    named = {key: within.pop(key) for key in _NAMED_SCHEMAS if key in within}
-    within.pop("$schema", None)
+    inner: dict[str, Any] = _moved(json.loads(text))
+    named = {key: inner.pop(key) for key in _NAMED_SCHEMAS if key in inner}
+    inner.pop("$schema", None)
     root = {
         "type": "object",
-        "properties": {VALUE_KEY: within},
+        "properties": {VALUE_KEY: inner},
         "required": [VALUE_KEY],
         "additionalProperties": False,
         **named,
@@ -162,18 +162,18 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     return OutputForm(json.dumps(root, ensure_ascii=False), None, wrapped=True)
 
 
-# Keywords of a schema that hold values: a ``$ref`` in these is no reference.
+# Keywords of a schema that hold values: a ``$ref`` in a value is no reference.
 _VALUES = frozenset({"const", "default", "enum", "examples"})
 
 
 def _moved(node: Any) -> Any:  # noqa: ANN401  # a part of a schema
-    """*node* with references as they are to be once the schema is that of the property `VALUE_KEY`."""
+    """*node* with its references changed for a schema that moves into the property `VALUE_KEY`."""
     if isinstance(node, list):
         return [_moved(each) for each in node]
     if not isinstance(node, dict):
         return node
-    parts = cast("dict[str, Any]", node).items()
-    moved = {key: each if key in _VALUES else _moved(each) for key, each in parts}
+    keywords = cast("dict[str, Any]", node).items()
+    moved = {key: each if key in _VALUES else _moved(each) for key, each in keywords}
     ref = moved.get("$ref")
     if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) and not ref.startswith(_NAMED_REFS):
         moved["$ref"] = f"#/properties/{VALUE_KEY}{ref[1:]}"
@@ -204,12 +204,12 @@ def spec_of(output: Output[Any], modes: Mapping[str, OutputMode], strict: str | 
         fix = "maps, recursion and unions at the root are given by a tool; leave out mode"
         msg = f"output: {kind!r} has no schema that providers take by themselves ({fix})"
         raise ConfigError(msg)
-    described = output.description or ("" if isinstance(kind, Mapping) else _described(kind))
+    description = output.description or ("" if isinstance(kind, Mapping) else _description_of(kind))
     return OutputSpec(
         schema=form.schema,
         strict_schema=strict or "{}",
-        name=_UNNAMED.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
-        description=clean(described),
+        name=_NOT_IN_NAMES.sub("_", output.name or getattr(kind, "__name__", "") or "output")[:64],
+        description=clean(description),
         mode=output.mode or OutputMode.TOOL,
         modes=() if output.mode is not None else tuple(modes.items()),
         wrapped=form.wrapped,
@@ -217,12 +217,11 @@ def spec_of(output: Output[Any], modes: Mapping[str, OutputMode], strict: str | 
     )
 
 
-def _described(kind: Any) -> str:  # noqa: ANN401  # a type form
+def _description_of(kind: Any) -> str:  # noqa: ANN401  # a type form
     """The first line of the docstring of a class of the host's."""
-    written = (
-        kind.__dict__.get("__doc__") if isinstance(kind, type) and kind.__module__ != "builtins" else None
-    )
-    lines = (written or "").strip().splitlines()
+    is_class = isinstance(kind, type) and kind.__module__ != "builtins"
+    docstring = kind.__dict__.get("__doc__") if is_class else None
+    lines = (docstring or "").strip().splitlines()
     # A dataclass without a docstring gets its signature as one.
     return "" if not lines or lines[0].startswith(f"{kind.__name__}(") else lines[0]
 
@@ -248,32 +247,32 @@ class OutputDecoder:
 
     async def __call__(self, request: DecodeOutput, scene: PerformContext) -> OutputDecoded:
         """Make the value in a thread, since a constructor or a validator may block."""
-        made: list[object] = []
-        fault = await self._fault(made, request, scene.faults)
+        values: list[object] = []
+        fault = await self._fault(values, request, scene.faults)
         if not fault:
             # The caller gets the very object that the validator saw, which may have changed it.
-            self._keep(request.text, made[0])
+            self._keep(request.text, values[0])
         return OutputDecoded(at=scene.clock.now(), request=request.id, fault=fault)
 
-    async def _fault(self, made: list[object], request: DecodeOutput, faults: FaultLog) -> str:
-        """Why the value, which is put into *made*, is wrong, for the model; empty where it is right."""
+    async def _fault(self, values: list[object], request: DecodeOutput, faults: FaultLog) -> str:
+        """Put the value into *values*; why it is wrong, for the model, and empty where it is right."""
         output, about = self._output, {"request": request.id}
         validator, failed = output.validator, partial(_fault_of, faults, about)
 
         def work() -> None:
-            made.append(_made(output, request.text))
+            values.append(_decode(output, request.text))
             if validator is not None and not is_async(validator):
-                validator(made[0])
+                validator(values[0])
 
         fault = await self._pool.start(work, None, _no_fault, failed).result()
         if fault or validator is None or not is_async(validator):
             return fault
-        judge = partial(cast("Any", validator), made[0])
+        validate = partial(cast("Any", validator), values[0])
         blocked = partial(faults.blocked, "a validator blocked the event loop", about)
-        return await self._pool.start(judge, "output validator", _no_fault, failed, blocked).result()
+        return await self._pool.start(validate, "output validator", _no_fault, failed, blocked).result()
 
 
-def _made(output: Output[Any], text: str) -> object:
+def _decode(output: Output[Any], text: str) -> object:
     """The value of *text*; raises `AskAgain` where that is wrong, else what the code of its class raised."""
     try:
         return form_of(output).read(text)
@@ -289,7 +288,7 @@ def _no_fault(_: object) -> str:
 
 
 def _fault_of(faults: FaultLog, about: Mapping[str, str], error: BaseException) -> str:
-    """What a model reads of *error*, which a constructor or a validator raised."""
+    """The text of *error* for the model; a constructor or a validator raised it."""
     if isinstance(error, AskAgain):
         return truncate(clean(error_text(error)), MAX_FAULT)
     faults.raised("the check of an output raised", error, **about)

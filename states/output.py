@@ -28,7 +28,7 @@ OutputStep = tuple[Thinking, tuple[Effect, ...]]
 
 
 def said_all(finish: Finish, ctx: Context) -> Checking | End:
-    """What follows an answer without calls that ended with *finish*: a refusal is no output."""
+    """The stage behind an answer without calls that ended with *finish*: a refusal is no output."""
     reason = end_reason(finish.reason)
     is_output = ctx.config.output is not None and reason is not DoneReason.REFUSAL
     return Checking(reason=reason) if is_output else End(reason=reason, detail=finish.detail)
@@ -40,18 +40,18 @@ def checked(stage: Checking, ctx: Context) -> OutputStep:
     if spec is None:
         # Another process went on with the run, and asks for no output.
         return draft.to(Thinking(stage=End(reason=stage.reason)))
-    given = candidate(answer_in(history.slice(max(0, len(history) - 2), len(history)), spec), spec)
-    if given.fault:
-        return _wrong(given.text, given.fault, draft, ctx)
+    answer = candidate(answer_in(history.slice(max(0, len(history) - 2), len(history)), spec), spec)
+    if answer.fault:
+        return _wrong(answer.text, answer.fault, draft, ctx)
     if not spec.decoded:
-        return draft.to(Thinking(stage=End(reason=stage.reason, output=given.text)))
+        return draft.to(Thinking(stage=End(reason=stage.reason, output=answer.text)))
     request = draft.new_id()
-    draft.add(DecodeOutput(id=request, text=given.text))
-    return draft.to(Thinking(stage=Decoding(request=request, reason=stage.reason, text=given.text)))
+    draft.add(DecodeOutput(id=request, text=answer.text))
+    return draft.to(Thinking(stage=Decoding(request=request, reason=stage.reason, text=answer.text)))
 
 
 def decoded(stage: Decoding, event: OutputDecoded, ctx: Context) -> OutputStep:
-    """Go on after the class of the output has spoken."""
+    """Go on with what the class of the output answered: end the run, or ask again."""
     draft = Draft(ctx)
     if event.fault:
         return _wrong(stage.text, event.fault, draft, ctx)

@@ -1,4 +1,4 @@
-"""What the runs of a session come to: the output that was asked for with a prompt, or that of its agent."""
+"""Outputs of runs: the one that a prompt asks for, the agent's, and the class that a run is read as here."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", "Input", "Input | None")
 
-# What a run comes to; that of its agent where nothing else is said.
+# The type of an output.
 T = TypeVar("T", default=Any)
 
 
 if TYPE_CHECKING:
-    # What may be asked of a run: a type that checkers know the values of, or a union or a JSON Schema.
+    # The outputs that a caller may ask for: a type that checkers know, or a union or a JSON Schema.
     OutputKind: TypeAlias = type[T] | Output[T]
     UntypedKind: TypeAlias = UnionType | Mapping[str, Any] | None
     AnyKind: TypeAlias = OutputKind[Any] | UntypedKind
@@ -100,13 +100,13 @@ def _specified(output: AnyKind, environment: Environment) -> tuple[Output[Any] |
 
 
 def first_prompt(log: SessionLog, prompt: UserSent | None) -> Mail | None:
-    """What the next run of *log* begins with: the prompt that has waited longest, or *prompt*."""
+    """The prompt that begins the next run of *log*: the one that has waited longest, or *prompt*."""
     waiting = log.state.prompts
     return waiting[0] if waiting else None if prompt is None else Mail.of(prompt)
 
 
 def output_of(log: SessionLog, environment: Environment, prompt: UserSent | None) -> OutputSpec | None:
-    """What the run comes to that is opened, perhaps for *prompt*, or that is taken over."""
+    """The output of the run of *log* that is taken over, or of the next, which *prompt* may begin."""
     if log.state.unfinished and log.state.machine is not None:
         # As it began, whatever this process asks for: its model was asked for that.
         return log.state.machine.config.output

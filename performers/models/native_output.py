@@ -2,7 +2,8 @@
 
 # The subset suits OpenAI and Anthropic alike: the root is an object, each object is closed and needs all of
 # its properties, and what may be left out is null instead. There are no bounds, defaults, maps or recursion.
-# What bounds a value moves into its description, where the model reads it; the loop checks it afterwards.
+# Bounds of a value move into its description, where the model reads them. The loop checks them afterwards;
+# the class of the caller checks patterns and formats.
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _BOUNDS_IN_WORDS = {
 }
 
 # Keywords that may allow properties or items, and are not in the subset.
-_OUTSIDE = frozenset(
+_UNSUPPORTED = frozenset(
     {
         *("$ref", "$dynamicRef", "allOf", "prefixItems", "patternProperties"),
         *("if", "then", "else", "dependentSchemas"),
@@ -43,14 +44,14 @@ _OUTSIDE = frozenset(
 )
 
 # Keywords that have no place beside a union, or a list of values: the model could not give what they allow.
-_INSIDE = frozenset({"properties", "required", "additionalProperties", "items", "enum", "const"})
+_NOT_BESIDE_UNION = frozenset({"properties", "required", "additionalProperties", "items", "enum", "const"})
 
 # Keywords that stay as they are.
 _KEPT = ("type", "enum", "const", "description", "title")
 
 
-class _Outside(Exception):
-    """A schema is not in the subset."""
+class _NotInSubset(Exception):
+    """Raised for a schema that has no form in the subset."""
 
 
 def takes_schema(model: str, prefix: str, base_url: str | None) -> bool:
@@ -69,65 +70,67 @@ def takes_schema(model: str, prefix: str, base_url: str | None) -> bool:
 def strict_form(schema: str) -> str | None:
     """*schema*, that of an object, in the subset that providers take; None where it does not fit in there."""
     try:
-        made = _strict(json.loads(schema))
-    except _Outside:
+        strict = _strict(json.loads(schema))
+    except _NotInSubset:
         return None
-    takes = made.get("type") == "object" and "anyOf" not in made
-    return json.dumps(made, ensure_ascii=False) if takes else None
+    is_object = strict.get("type") == "object" and "anyOf" not in strict
+    return json.dumps(strict, ensure_ascii=False) if is_object else None
 
 
 def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
-    if not isinstance(node, dict) or not node or not _OUTSIDE.isdisjoint(cast("dict[str, Any]", node)):
-        raise _Outside
+    if not isinstance(node, dict) or not node or not _UNSUPPORTED.isdisjoint(cast("dict[str, Any]", node)):
+        raise _NotInSubset
     schema = cast("dict[str, Any]", node)
-    made = {key: schema[key] for key in _KEPT if key in schema}
-    words = [text.format(json.dumps(schema[key])) for key, text in _BOUNDS_IN_WORDS.items() if key in schema]
-    if words:
-        made["description"] = "; ".join(filter(None, [made.get("description", ""), ", ".join(words)]))
+    strict = {key: schema[key] for key in _KEPT if key in schema}
+    bounds = [text.format(json.dumps(schema[key])) for key, text in _BOUNDS_IN_WORDS.items() if key in schema]
+    if bounds:
+        strict["description"] = "; ".join(filter(None, [strict.get("description", ""), ", ".join(bounds)]))
     options = schema.get("anyOf", schema.get("oneOf"))
     if options is not None:
-        if {"anyOf", "oneOf"} <= schema.keys() or not _INSIDE.isdisjoint(schema):
-            raise _Outside
-        return made | {"anyOf": [_strict(option) for option in options]}
+        if {"anyOf", "oneOf"} <= schema.keys() or not _NOT_BESIDE_UNION.isdisjoint(schema):
+            raise _NotInSubset
+        return strict | {"anyOf": [_strict(option) for option in options]}
     if "enum" in schema or "const" in schema:
         if "properties" in schema or "items" in schema:
-            raise _Outside
-        return made | _typed(schema)
-    kinds = schema.get("type")
-    if kinds is None:
-        raise _Outside
-    if "array" in kinds:
-        made["items"] = _strict(schema.get("items"))
-    return made | _closed(schema) if "object" in kinds else made
+            raise _NotInSubset
+        return strict | _typed(schema)
+    # One name, or a list of names.
+    types = schema.get("type")
+    if types is None:
+        raise _NotInSubset
+    if "array" in types:
+        strict["items"] = _strict(schema.get("items"))
+    return strict | _closed(schema) if "object" in types else strict
 
 
 def _typed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The type of what *schema* lists, where all of it has one."""
-    listed = schema.get("enum", [schema.get("const")])
-    kinds = {str: "string", int: "integer", bool: "boolean", type(None): "null", float: "number"}
-    found = sorted({kinds[type(each)] for each in listed if type(each) in kinds})
-    return {} if "type" in schema or not found else {"type": found[0] if len(found) == 1 else found}
+    """The types of the values that *schema* lists, unless it has them; lists and objects have none here."""
+    values = schema.get("enum", [schema.get("const")])
+    names = {str: "string", int: "integer", bool: "boolean", type(None): "null", float: "number"}
+    types = sorted({names[type(value)] for value in values if type(value) in names})
+    return {} if "type" in schema or not types else {"type": types[0] if len(types) == 1 else types}
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     """The properties of an object, all of which must be there."""
-    properties, must = schema.get("properties", {}), schema.get("required", [])
+    properties, required = schema.get("properties", {}), schema.get("required", [])
     if not properties or schema.get("additionalProperties", False) is not False:
-        raise _Outside  # a map, or an object that may have anything
-    if not properties.keys() >= {*must}:
-        raise _Outside  # a property of which nothing is known
-    made = {name: _strict(each) for name, each in properties.items()}
+        raise _NotInSubset  # a map, or an object that may have anything
+    if not properties.keys() >= {*required}:
+        raise _NotInSubset  # a property of which nothing is known
+    strict = {name: _strict(each) for name, each in properties.items()}
     return {
-        "properties": {name: each if name in must else _or_null(each) for name, each in made.items()},
-        "required": [*made],
+        "properties": {name: each if name in required else _or_null(each) for name, each in strict.items()},
+        "required": [*strict],
         "additionalProperties": False,
     }
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """*schema*, which null fits, too."""
+    """*schema*, or null."""
     options: list[Any] = schema.get("anyOf", [schema])
     if {"type": "null"} in options or "null" in schema.get("type", ()):
         return schema
-    told = {"description": schema["description"]} if "anyOf" in schema and "description" in schema else {}
-    return told | {"anyOf": [*options, {"type": "null"}]}
+    # With a union the description stands beside it, else it is part of the first option.
+    beside = {"description": schema["description"]} if "anyOf" in schema and "description" in schema else {}
+    return beside | {"anyOf": [*options, {"type": "null"}]}

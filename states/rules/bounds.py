@@ -31,7 +31,7 @@ BOUNDS = frozenset({*_NUMBER_BOUNDS, "multipleOf"}) | {
 
 
 def bound_problem(value: Json, schema: dict[str, Json]) -> str:
-    """What *schema* demands of *value* and it does not meet, such as "must be at least 1"; else empty."""
+    """The bound of *schema* that *value* does not meet, such as "must be at least 1"; else empty."""
     match value:
         case None | bool():
             return ""

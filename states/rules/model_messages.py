@@ -34,16 +34,16 @@ def count(number: int, what: str) -> str:
 
 
 def wanted_output(schema: str, description: str) -> str:
-    """What asks a model for an output where its provider has no way to."""
-    told = f"{description}\n" if description else ""
+    """The request for an output as text, to a model that has neither a field for it nor a tool."""
+    described = f"{description}\n" if description else ""
     return (
-        f"{told}Give the final answer as one JSON object that fits this JSON Schema, "
+        f"{described}Give the final answer as one JSON object that fits this JSON Schema, "
         f"without any text around it:\n{schema}"
     )
 
 
 def wrong_output(fault: str, tool: str) -> str:
-    """What a model reads that gave a wrong output; *tool* is what it gives one with, if with any."""
+    """The message to a model about its wrong output, which the *tool* gives unless that is empty."""
     how = f"Call {tool} again with the whole of it." if tool else "Answer with the whole JSON object again."
     return f"The output is not right: {fault}. {how}"
 

@@ -14,17 +14,17 @@ from ...effects.output import OutputSpec
 from . import model_messages
 from .schema import arguments_of, problem, without_nulls
 
-# What models put around JSON that is to be shown as code.
+# The mark that models put around JSON to have it shown as code.
 FENCE = "```"
 
-# A fence that ends what is shown, on a line of its own.
+# A closing fence, on a line of its own.
 _LAST_FENCE = re.compile(rf"\n[ \t]*{FENCE}")
 
 
 @final
 @attrs.frozen
 class Candidate:
-    """What a model gave for an output: its *text*, and what is wrong with that, empty where nothing is."""
+    """The *text* that a model gave for an output, and its *fault*, which is empty where it fits."""
 
     text: str
     fault: str = ""
@@ -34,7 +34,7 @@ def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
     """The output of *spec* at the end of *history*: the arguments of a call of its tool, else the text."""
     last = history[-1] if history else None
     # Behind calls stand their results: only a call that was taken has the output.
-    outcomes = {one.call: one.outcome for one in last.results} if last is not None else {}
+    outcomes = {result.call: result.outcome for result in last.results} if last is not None else {}
     if last is not None and last.role is Role.TOOL and len(history) > 1:
         last = history[-2]
     # An answer that is empty is not kept, so the history then ends with what it answers.
@@ -46,7 +46,7 @@ def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
         if call.name == tool and outcomes.get(call.id) is Outcome.OK:
             # Several providers send no text at all for a call without arguments.
             return call.arguments.strip() or "{}"
-    # The answer to results that is not kept was empty, and what was said before them is not it.
+    # Behind results of calls that ran, an empty answer is not kept. Text before the calls is no output.
     return "" if {*outcomes.values()} - {Outcome.SKIPPED} else _final_text(last)
 
 
@@ -55,7 +55,7 @@ def _final_text(answer: Message) -> str:
     # Models comment on their work before they answer, and between the calls of provider tools. Where a server
     # sends thinking in the middle of an answer, the last text is only the end of it.
     texts = [text for text in _texts(answer) if text.strip()]
-    return texts[-1] if len(texts) > 1 and arguments_of(_bare(texts[-1])) is not None else answer.text
+    return texts[-1] if len(texts) > 1 and arguments_of(_unfenced(texts[-1])) is not None else answer.text
 
 
 def _texts(answer: Message) -> list[str]:
@@ -77,31 +77,32 @@ def _texts(answer: Message) -> list[str]:
 
 
 def candidate(text: str, spec: OutputSpec) -> Candidate:
-    """The output in *text*, without a fence around it and without nulls that stand for nothing."""
-    bare = _bare(text)
-    if not bare:
+    """The output in *text*, without a fence around it and without nulls of optional properties."""
+    unfenced = _unfenced(text)
+    if not unfenced:
         return Candidate(text, model_messages.NO_OUTPUT)
-    given = arguments_of(bare)
-    if given is None:
+    value = arguments_of(unfenced)
+    if value is None:
         return Candidate(text, "it is no JSON object")
     # A schema in a provider's own subset has no optional properties, so null stands for those left out.
-    kept = without_nulls(spec.schema, given)
-    if fault := problem(spec.schema, kept):
+    cleaned = without_nulls(spec.schema, value)
+    if fault := problem(spec.schema, cleaned):
         return Candidate(text, fault)
-    return Candidate(bare if kept == given else json.dumps(kept, ensure_ascii=False))
+    return Candidate(unfenced if cleaned == value else json.dumps(cleaned, ensure_ascii=False))
 
 
-def _bare(text: str) -> str:
-    """*text* without the only fence in it, and what stands around that."""
-    bare = text.strip()
-    _, fence, rest = bare.partition(FENCE)
-    if bare.startswith("{") or not fence:
-        return bare
+def _unfenced(text: str) -> str:
+    """The text inside of the only fence in *text*; all of *text* where there is none or several."""
+    stripped = text.strip()
+    _, fence, rest = stripped.partition(FENCE)
+    if stripped.startswith("{") or not fence:
+        return stripped
     # A string in JSON has no line ends, so a fence inside of it begins no line.
     closing = _LAST_FENCE.search(rest)
     end = closing.start() if closing else rest.rfind(FENCE)
     if end < 0 or (closing and FENCE in rest[closing.end() :]):
-        return bare
-    inside = rest[:end]
-    language, _, shown = inside.partition("\n")
-    return (inside if language.strip().startswith("{") else shown).strip()
+        return stripped
+    fenced = rest[:end]
+    # Behind the opening fence may stand a language, such as "json".
+    language, _, code = fenced.partition("\n")
+    return (fenced if language.strip().startswith("{") else code).strip()

@@ -126,7 +126,7 @@ def _depth(text: str) -> int:
 
 def problem(schema: str, arguments: dict[str, object], secrets: tuple[str, ...] = ()) -> str:
     """
-    What is wrong with *arguments* by *schema*, in words for a model; empty where nothing is.
+    The problems of *arguments* by *schema*, in words for a model; empty where there are none.
 
     Names at most `MAX_PROBLEMS` problems.
     """
@@ -201,7 +201,7 @@ class _SchemaPlace:
 
 
 def _check(value: Json, schema: Json, place: _SchemaPlace) -> _Problems:
-    """What is wrong with *value* at *place* by *schema*."""
+    """The problems of *value* at *place* by *schema*."""
     if place.depth > MAX_DEPTH:
         return (f"{place} is nested too deeply",)
     if place.hidden and is_placeholder(value):
@@ -219,7 +219,7 @@ _COMBINING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 
 
 def _check_combined(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
-    """What is wrong with *value* by the first of the schemas beside *schema* that it does not meet."""
+    """The problems of *value* by the first of the schemas beside *schema* that it does not meet."""
     if "$ref" in schema and (unmet := _check_reference(value, str(schema["$ref"]), place)):
         return unmet
     for keyword in ("anyOf", "oneOf"):
@@ -267,7 +267,7 @@ def _target(option: Json, place: _SchemaPlace) -> dict[str, Json]:
     for _ in range(MAX_DEPTH):
         if not isinstance(option, dict) or "$ref" not in option:
             break
-        option = _resolve(str(option["$ref"]), _parsed(place.schema))
+        option = _referenced(str(option["$ref"]), _parsed(place.schema))
     return option if isinstance(option, dict) else {}
 
 
@@ -320,7 +320,7 @@ def _allowed(schema: dict[str, Json]) -> list[Json]:
 
 
 def _merged(lists: list[Json] | list[list[Json]]) -> list[Json]:
-    """What is in *lists*, each once, in order; an item that is not a list stands for itself."""
+    """The items of *lists*, each once, in order; an item that is not a list stands for itself."""
     items = [item for each in lists for item in (each if isinstance(each, list) else [each])]
     return [item for at, item in enumerate(items) if not any(_same(item, other) for other in items[:at])]
 
@@ -329,7 +329,7 @@ def _check_reference(value: Json, reference: str, place: _SchemaPlace) -> _Probl
     if reference in place.references:
         # It led here already without going into the value: it would lead here for ever.
         return (f"{place} cannot be checked: the schema refers to itself",)
-    return _check(value, _resolve(reference, _parsed(place.schema)), place.by(reference))
+    return _check(value, _referenced(reference, _parsed(place.schema)), place.by(reference))
 
 
 def _check_value(value: Json, schema: dict[str, Json], place: _SchemaPlace) -> _Problems:
@@ -415,20 +415,21 @@ def _is_plain(value: Json, schema: Json) -> bool:
     return schema.keys() <= _TYPE_ONLY and _has_type(value, schema.get("type"))
 
 
-def _resolve(reference: str, root: dict[str, Json]) -> Json:
-    here: Json = root
-    # Of `#`, which is the whole, there are no steps.
+def _referenced(reference: str, root: dict[str, Json]) -> Json:
+    """The schema that *reference* names in *root*; True, which allows all, where it leads nowhere."""
+    # Without the steps of a path, `#` is the whole.
+    node: Json = root
     for escaped in reference.removeprefix("#").split("/")[1:]:
         step = escaped.replace("~1", "/").replace("~0", "~")
-        # A reference that leads nowhere allows everything: the tool has the last word.
-        match here:
+        match node:
             case dict():
-                here = here.get(step, True)
-            case list() if step.isdecimal() and len(step) < _PLACE_DIGITS and int(step) < len(here):
-                here = here[int(step)]
+                node = node.get(step, True)
+            case list() if step.isdecimal() and len(step) < _PLACE_DIGITS and int(step) < len(node):
+                node = node[int(step)]
             case _:
                 return True
-    return here if reference.startswith("#") else True
+    # Another document: the tool has the last word.
+    return node if reference.startswith("#") else True
 
 
 def _has_type(value: Json, declared: Json) -> bool:

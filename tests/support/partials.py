@@ -1,4 +1,4 @@
-"""What a partial output must be."""
+"""The relation of a partial output to the whole one."""
 
 from __future__ import annotations
 
