@@ -1,4 +1,4 @@
-"""Takes over the run of another process, and makes the driver of a run that begins or goes on here."""
+"""Begins a run or takes over that of another process, and makes the driver of a run that is open here."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ...performers.redactor import redacting
 from ..core.machine import deadlines_in, in_sandbox_of, with_restrictions
 from ..core.recovery import recover
 from ..driver import Driver
-from ..journal.entries import TakenOver
+from ..journal.entries import RunOpened, TakenOver
 from .children import ChildRunner
-from .environment import OnHostError
-from .outputs import output_of, with_decoder
+from .environment import OnHostError, Titles
+from .outputs import first_prompt, output_of, with_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .children import Children
     from .environment import Environment
     from .feed import Feed
+    from .run_report import RunReport
     from .run_stream import RunBuffer
     from .session_log import SessionLog
 
@@ -123,6 +124,38 @@ def resumed_trace(telemetry: OpenTelemetry, log: SessionLog, config: Config, at:
     machine = log.state.machine
     run = "" if machine is None else machine.memory.run
     return telemetry.begin(log.journal.session, run, config, at, last=log.state.trace)
+
+
+async def begin_run(
+    log: SessionLog, environment: Environment, report: RunReport, prompt: UserSent | None, at: float
+) -> tuple[tuple[Effect, ...], RunTrace | None] | None:
+    """
+    Begin a run of *log* with *prompt*, or with those that wait, and tell *report* of it.
+
+    Returns its first effects and its trace; None where all prompts were taken back meanwhile.
+    """
+    task, trace = environment.task if log.state.machine is None else None, None
+    # A child's first run has its task's name: begun again after a crash, its requests have the same ids.
+    name = environment.new_id() if task is None else task.id
+    report.opening(name)
+    if environment.telemetry is not None:
+        config = run_config(log, environment, prompt)
+        trace = new_trace(environment.telemetry, log, config, at, name, prompt)
+    first = first_prompt(log, prompt)
+
+    def opening() -> RunOpened:
+        nonlocal first
+        first = first_prompt(log, prompt)
+        config = run_config(log, environment, prompt)
+        return RunOpened(at=at, run=name, config=config, trace=name_of(trace))
+
+    effects = await log.open_run(opening, prompt, titled=environment.titles is Titles.INLINE)
+    if effects is None:
+        return None
+    if log.state.machine is not None:
+        output = log.state.machine.config.output
+        environment.outputs.begin(name, "" if first is None else first.id, output)
+    return effects, trace
 
 
 def new_trace(

@@ -33,20 +33,19 @@ from ...states.rules.inputs import joins_until
 from ...states.state import Done
 from ..core.inputs import check_room
 from ..driver import Inbox
-from ..journal.entries import HandedOver, Posted, RunOpened, Titled
+from ..journal.entries import HandedOver, Posted, Titled
 from .children import Children
 from .environment import Titles
 from .feed import Feed
 from .lease import SessionLease
-from .outputs import first_prompt
 from .polled import Polled
 from .refusals import check_reader, check_repeat, check_run, left_unfinished
 from .run_report import RunReport
 from .takeover import (
+    begin_run,
     lifted_rules,
     name_of,
     new_driver,
-    new_trace,
     resumed_trace,
     run_config,
     show,
@@ -59,7 +58,6 @@ from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
     from ...effects import Effect
-    from ...performers.telemetry.run_trace import RunTrace
     from ..core.inputs import Input
     from ..driver import Driver
     from .completed_texts import NoticeFilter
@@ -358,7 +356,7 @@ class Worker:
                 trace = resumed_trace(environment.telemetry, log, config, at)
             first, asked_again, events = await take_over(log, unfinished, config, at, name_of(trace))
         else:
-            begun = await self._begin(prompt, at)
+            begun = await begin_run(log, environment, self.report, prompt, at)
             if begun is None:
                 return None
             opened, trace = begun
@@ -380,35 +378,6 @@ class Worker:
         self._change_use(Use.DRIVING, driver)
         self._ran = True
         return driver, first, (*asked_again, *lifted_rules(environment, before, config, at))
-
-    async def _begin(
-        self, prompt: UserSent | None, at: float
-    ) -> tuple[tuple[Effect, ...], RunTrace | None] | None:
-        """The effects and the trace of a new run; None where all that it was for has been taken back."""
-        log, environment, trace = self.log, self.environment, None
-        task = environment.task if log.state.machine is None else None
-        # A child's first run has its task's name: begun again after a crash, its requests have the same ids.
-        name = environment.new_id() if task is None else task.id
-        self.report.opening(name)
-        if environment.telemetry is not None:
-            config = run_config(log, environment, prompt)
-            trace = new_trace(environment.telemetry, log, config, at, name, prompt)
-        begins = first_prompt(log, prompt)
-
-        def opening() -> RunOpened:
-            nonlocal begins
-            begins = first_prompt(log, prompt)
-            return RunOpened(
-                at=at, run=name, config=run_config(log, environment, prompt), trace=name_of(trace)
-            )
-
-        opened = await log.open_run(opening, prompt, titled=environment.titles is Titles.INLINE)
-        if opened is None:
-            return None
-        if log.state.machine is not None:
-            output = log.state.machine.config.output
-            environment.outputs.begin(name, "" if begins is None else begins.id, output)
-        return opened, trace
 
     async def _drive(
         self, driver: Driver, first: tuple[Effect, ...], unkept: tuple[Notice, ...], *, wait: bool
