@@ -47,7 +47,7 @@ _ANNOTATIONS = frozenset(
 )
 
 # Keywords that hold schemas by names, and those that hold a list whose order does not matter.
-_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _UNORDERED = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
 
 
@@ -70,7 +70,7 @@ def _shape(node: object) -> object:
 def _keyword(key: str, value: object) -> object:
     """The shape of the *value* of the keyword *key*."""
     # Properties may have names of keywords, and values may look like schemas.
-    if key in _BY_NAME and isinstance(value, dict):
+    if key in _SCHEMAS_BY_NAME and isinstance(value, dict):
         return {name: _shape(each) for name, each in value.items()}
     shape = value if key in {"const", "enum"} else _shape(value)
     return sorted(shape, key=_text) if key in _UNORDERED and isinstance(shape, list) else shape

@@ -211,8 +211,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
         draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
     _warn(dropped, stop, draft)
     if stop in TRUSTED and calls:
-        begun = _begun(made, offered, state.model, ctx)
-        return draft.to(Executing(batch=Batch(calls=begun, offered=offered)))
+        return draft.to(Executing(batch=_begun(state.model, made, offered, ctx)))
     if calls:
         _answer_unrun(state, made, stop, draft, ctx)
     match stop:
@@ -224,11 +223,12 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             return draft.to(Thinking(stage=said_all(finish, ctx)))
 
 
-def _begun(made: Iterable[ToolCall], offered: tuple[str, ...], model: str, ctx: Context) -> tuple[Call, ...]:
+def _begun(model: str, made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> Batch:
     """The calls *made* in an answer of *model*; one that gives the output is held until others have ended."""
     output = ctx.config.output
     tools = set[str]() if output is None else {output.tool_for(model)} & {*offered}
-    return tuple([Call(call=call, phase=HELD if call.name in tools else QUEUED) for call in made])
+    calls = [Call(call=call, phase=HELD if call.name in tools else QUEUED) for call in made]
+    return Batch(calls=tuple(calls), offered=offered)
 
 
 def _called(wish: CallPiece, draft: Draft) -> ToolCall:

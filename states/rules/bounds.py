@@ -1,8 +1,8 @@
 """The bounds that a JSON Schema sets to a value: the range of a number, the length of a text."""
 
 # Bounds that are no numbers are not checked, as other keywords that are not known: the tool's own decoder has
-# the last word. No pattern is run: the text is a model's and the pattern may be anybody's, such as that of an
-# MCP server, so a transition could take for ever. The dialect of JSON Schema is that of JavaScript besides.
+# the last word. No pattern is run: the text comes from a model, the pattern may come from a server of tools,
+# and the two could take a transition for ever. JSON Schema has the dialect of JavaScript besides.
 
 from __future__ import annotations
 

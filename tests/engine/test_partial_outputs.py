@@ -393,7 +393,7 @@ async def test_an_output_is_for_its_caller_and_has_no_placeholders(
 ) -> None:
     account = {"user": "ann", "password": PASSWORD}
     reply = calls(("Account", account)) if mode is OutputMode.TOOL else says(json.dumps(account))
-    output = Output(Account, mode=mode)
+    output: Output[Account] = Output(Account, mode=mode)
     one = agent(reply, tools=[log_in], output=output if of_agent else None)
     notices = await streamed(one, None if of_agent else output)
     end = notices[-1]

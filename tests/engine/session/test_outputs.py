@@ -18,6 +18,7 @@ from turnwheel.effects.notices import RunEnded
 from turnwheel.performers import AskAgain, Output, PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing import ScriptedModel, calls, says
+from turnwheel.testing.stores import StoreOver
 
 
 @dataclass
@@ -163,7 +164,7 @@ async def test_a_waiting_prompt_is_not_read_as_another_output(output: Any) -> No
         await session.resume(output=Person)
 
 
-class Raced(MemoryStore):
+class Raced(StoreOver):
     """A store, and what another process does in it right before the next append."""
 
     def __init__(self) -> None:
