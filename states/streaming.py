@@ -226,8 +226,10 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
 def _begun(model: str, made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> Batch:
     """The calls *made* in an answer of *model*; one that gives the output is held until others have ended."""
     output = ctx.config.output
-    tools = set[str]() if output is None else {output.tool_for(model)} & {*offered}
-    calls = [Call(call=call, phase=HELD if call.name in tools else QUEUED) for call in made]
+    tool = None if output is None else output.tool_for(model)
+    if tool not in offered:
+        tool = None
+    calls = [Call(call=call, phase=HELD if call.name == tool else QUEUED) for call in made]
     return Batch(calls=tuple(calls), offered=offered)
 
 
