@@ -103,7 +103,7 @@ def _beside() -> Iterator[World]:
         config=_config(BY_TOOL, hooks=(CRITIC,), limits=Limits(seconds=8.0)),
         calls=("output", "look", "look"),
         gives=GIVES,
-        ends=((Outcome.OK, 9.0),),
+        ends=((Outcome.OK, 9.0), (Outcome.OK, 1.0)),
         fails=False,
     )
     for other in ("look", "ranger"):
