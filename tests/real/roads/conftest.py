@@ -39,6 +39,13 @@ The server that is asked, and what the model is called there.
 Their names say on which wire it is asked and, after the "to", on which wire LiteLLM then asks aimock.
 """
 
+RESPONSES = {
+    "responses": ("aimock", "openai-responses:gpt-5-mini"),
+    "responses-to-responses": ("litellm", "openai-responses:oai/gpt-5-mini"),
+    "responses-to-messages": ("litellm", "openai-responses:anth/claude-sonnet-4-5"),
+}
+"""The same on the wire of Responses, for the tests that are about it or about all wires."""
+
 BYWAYS = {
     "thinking-chat-to-messages": ("litellm", "openai:think/claude-sonnet-4-5"),
     "chat-with-fallback": ("litellm", "openai:mock-fallback"),
@@ -50,11 +57,13 @@ BYWAYS = {
     "messages-to-ollama": ("litellm", "anthropic:ollama/qwen3"),
     "chat-to-gemini": ("litellm", "openai:gemini/gemini-2.5-pro"),
     "messages-to-gemini": ("litellm", "anthropic:gemini/gemini-2.5-pro"),
-    "responses": ("aimock", "openai-responses:gpt-5-mini"),
-    "responses-to-responses": ("litellm", "openai-responses:oai/gpt-5-mini"),
-    "responses-to-messages": ("litellm", "openai-responses:anth/claude-sonnet-4-5"),
 }
 """Servers that have habits of their own, for the tests that are about these."""
+
+ALL_ROADS = ROADS | RESPONSES | BYWAYS
+
+every_wire = pytest.mark.parametrize("road", [*ROADS, *RESPONSES], indirect=True)
+responses_wire = pytest.mark.parametrize("road", RESPONSES, indirect=True)
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """All servers here are plain HTTP, and to read the certificates takes longer than most tests."""
@@ -83,7 +92,7 @@ class Road:
     def __init__(self, name: str, base_url: str, aimock: str, tap: Tap) -> None:
         self.name = name
         self.base_url = base_url
-        self.model = (ROADS | BYWAYS)[name][1]
+        self.model = ALL_ROADS[name][1]
         self.wire = self.model.partition(":")[0]
         self.sent: list[httpx.Request] = []
         self.notices: list[object] = []
@@ -215,7 +224,7 @@ def plain(body: bytes) -> bytes:
 async def road(request: pytest.FixtureRequest) -> AsyncIterator[Road]:
     """Each road; whatever went over it, a provider would have taken what was sent."""
     name: str = request.param
-    server, _, path = (ROADS | BYWAYS)[name][0].partition("/")
+    server, _, path = ALL_ROADS[name][0].partition("/")
     tap: Tap = request.getfixturevalue("tap")
     root = tap.url if server == "aimock" else request.getfixturevalue(server)
     made = Road(name, f"{root}/{path}/v1" if path else f"{root}/v1", request.getfixturevalue("aimock"), tap)

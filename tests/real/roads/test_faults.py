@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from real.roads.conftest import every_wire
 
 from turnwheel import DoneReason, ModelSpec, Retries, tool
 from turnwheel.effects.events import Failure
@@ -83,6 +84,7 @@ async def test_what_will_not_go_better_ends_the_run(
     assert len(road.heard()) == 1
 
 
+@every_wire
 async def test_a_rate_limit_is_waited_for_as_long_as_it_asks(road: Road) -> None:
     """LiteLLM gives it another name, and on its Messages route leaves it out: we wait as we always do."""
     road.play_in_order(refused(429, "rate_limit_error", retryAfter=7), FINE)
@@ -135,6 +137,7 @@ async def test_a_stream_that_is_cut_after_text_ends_the_run(cut: str, road: Road
     assert "".join(words for _, words in road.said(road.heard()[-1])) == "Go.Once more."
 
 
+@every_wire
 @pytest.mark.parametrize(
     "cut", [{"truncateAfterChunks": 1}, {"chaos": {"disconnectRate": 1.0}}], ids=["in the head", "at once"]
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from real.roads.conftest import every_wire
 
 from turnwheel import ChildSpec, DoneReason, ModelSpec, Policy, Price, builtin_tools, tool
 from turnwheel.effects.config import Concurrency
@@ -31,6 +32,7 @@ PICTURE = base64.b64decode(
 """A dot."""
 
 
+@every_wire
 async def test_calls_of_one_answer_run_together_and_their_results_go_back(road: Road) -> None:
     """Thinking, two calls at once, a third in the next answer under an id that was used, a text in pieces."""
     both = asyncio.Barrier(2)
@@ -68,14 +70,15 @@ async def test_calls_of_one_answer_run_together_and_their_results_go_back(road: 
     assert {ended.content for ended in road.seen(CallSettled)} == set(degrees.values())
     assert [(turn.usage.input, turn.usage.output) for turn in road.seen(TurnEnded)] == [(40, 20)] * 3
 
-    assert [len(request["messages"]) for request in road.heard()] == [1, 4, 6]
+    # On Responses each item is a message by itself, so that one with calls alone may be there or not.
+    told = [[turn for turn in road.said(request) if turn != ("assistant", "")] for request in road.heard()]
+    assert [len(turns) for turns in told] == [1, 4, 5]
     last = road.heard()[-1]
-    assert road.said(last) == [
+    assert told[-1] == [
         ("user", "Where is it warm?"),
         ("assistant", "I look both up."),
         ("tool", "21"),
         ("tool", "-3"),
-        ("assistant", ""),
         ("tool", "35"),
     ]
     asked = [called["id"] for message in last["messages"] for called in message.get("tool_calls", ())]
@@ -106,6 +109,7 @@ def thoughts(history: Any) -> list[Reasoning]:
     return [part for message in messages for part in message.parts if isinstance(part, Reasoning)]
 
 
+@every_wire
 async def test_a_long_answer_arrives_whole(road: Road) -> None:
     """Sixty thousand characters in hundreds of pieces, not all of them ASCII."""
     text = "".join(f"{number}. Größe, 大きさ, μέγεθος; " for number in range(2_000))
