@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from turnwheel.performers import OpenTelemetry
+
     from .work import Calculator
 
 
 class Ours:
-    """An agent with one tool and no limits, and with what *secrets* says redacted."""
+    """An agent with one tool and no limits; *secrets* says what is redacted, *telemetry* gets its spans."""
 
     def __init__(
         self,
@@ -26,7 +28,9 @@ class Ours:
         calculator: Calculator,
         client: httpx.AsyncClient | Literal["httpx", "aiohttp"],
         secrets: Secrets | None = None,
+        telemetry: OpenTelemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._agent = Agent(
             model=MODEL,
             system=SYSTEM,
@@ -36,6 +40,7 @@ class Ours:
             api_key=KEY,
             client=client,
             secrets=secrets or Secrets(),
+            telemetry=telemetry,
         )
 
     async def run(self, store: Path | None = None, session: str = SESSION) -> Seen:
@@ -49,6 +54,8 @@ class Ours:
             text = opened.result().text
         if kept:
             await kept.close()
+        if self._telemetry:
+            await self._telemetry.flush()
         return Seen(text, deltas)
 
     async def aclose(self) -> None:

@@ -71,6 +71,7 @@ class Sizes:
 
     repetitions: int
     per_round: tuple[int, int]
+    traced: tuple[int, int]
     per_delta: tuple[int, ...]
     growth: tuple[int, ...]
     together: tuple[int, int, int]
@@ -84,6 +85,7 @@ class Sizes:
 FULL = Sizes(
     5,
     (50, 3),
+    (50, 15),
     (2_000, 2_000, 20_000, 100_000),
     (10, 100, 400),
     (200, 10, 20),
@@ -96,6 +98,7 @@ FULL = Sizes(
 QUICK = Sizes(
     3,
     (20, 2),
+    (20, 5),
     (100, 500, 2_000),
     (10, 50),
     (20, 5, 20),
@@ -108,6 +111,7 @@ QUICK = Sizes(
 
 BESIDE = {
     "per_round": (FLOOR, OURS, FAST),
+    "traced": (OURS,),
     "per_delta": (FLOOR, OURS, FAST),
     "growth": (FLOOR, OURS),
     "together": (FLOOR, OURS, FAST),
@@ -308,6 +312,9 @@ def steps(report: Report, sizes: Sizes) -> None:
     report.beside("tool round, kept in SQLite", "µs", "per_round", "durable")
     to_memory = partial(quotient, "durable", "memory")
     report.alone("the same, to one in memory", "x", to_memory, "per_round", "1.6")
+    report.alone(
+        "tool round with telemetry, to one without", "x", partial(quotient, "on", "off"), "traced", "1.25"
+    )
     alone, *replies = sizes.per_delta
     for size in replies:
         report.beside(f"delta, of {size:,}", "µs", "per_delta", str(size), "1.2x")

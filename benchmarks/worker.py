@@ -25,6 +25,7 @@ import httpx
 from .work import FAST, FLOOR, NO_WAITS, OURS, Seen, Waits, words
 
 if TYPE_CHECKING:
+    from .traced import Host
     from .work import Contender
 
 Figures = dict[str, float]
@@ -61,14 +62,25 @@ class Tally:
 
 
 class Bench:
-    """Runs scenarios of the contender *who* against the model at *url*; files go into *folder*."""
+    """
+    Runs scenarios of the contender *who* against the model at *url*; files go into *folder*.
 
-    def __init__(self, who: str, url: str, folder: Path, client: httpx.AsyncClient) -> None:
+    *host* gets the spans, where it is given.
+    """
+
+    def __init__(
+        self, who: str, url: str, folder: Path, client: httpx.AsyncClient, host: Host | None = None
+    ) -> None:
         self.who = who
         self._url = url
         self._folder = folder
         self._client = client
+        self._host = host
         self._files = 0
+
+    def watched_by(self, host: Host) -> Bench:
+        """The same with the telemetry of *host*."""
+        return Bench(self.who, self._url, self._folder, self._client, host)
 
     def file(self) -> Path:
         """A new file to keep a conversation in."""
@@ -87,7 +99,8 @@ class Bench:
     ) -> float:
         """Run *rounds* of the tool and a reply of *deltas* in each of *sessions*; return the CPU seconds."""
         tally = Tally(watch)
-        contender = self._set_up(f"{self._url}/{rounds}/{deltas}/{waits.between}/{waits.before}", tally)
+        url = f"{self._url}/{rounds}/{deltas}/{waits.between}/{waits.before}"
+        contender = self._set_up(url, tally)
         asked = await self._requests()
         gc.collect()
         begun = time.process_time()
@@ -95,9 +108,11 @@ class Bench:
         seconds = time.process_time() - begun
         await contender.aclose()
         asked = await self._requests() - asked
-        did = (tally.calls, tally.total, asked, {*seen})
+        spans = self._host.exported() if self._host else 0
+        did = (tally.calls, tally.total, asked, spans, {*seen})
         calls, total = sessions * rounds, sessions * rounds * (rounds + 1) // 2
-        should = (calls, total, calls + sessions, {Seen("".join(words(deltas)), deltas)})
+        traced = sessions + calls + asked if self._host else 0
+        should = (calls, total, calls + sessions, traced, {Seen("".join(words(deltas)), deltas)})
         if did != should:
             msg = f"a wrong run of {self.who}: {str(did)[:200]} instead of {str(should)[:200]}"
             raise RuntimeError(msg)
@@ -111,7 +126,8 @@ class Bench:
             return Floor(url, self._client, tally)
         from .ours import Ours  # noqa: PLC0415  # see above
 
-        return Ours(url, tally, "aiohttp" if self.who == FAST else "httpx")
+        telemetry = self._host.telemetry if self._host else None
+        return Ours(url, tally, "aiohttp" if self.who == FAST else "httpx", telemetry=telemetry)
 
     async def _requests(self) -> int:
         return int((await self._client.get(f"{self._url}/requests")).text)
@@ -126,6 +142,18 @@ async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
         "memory": statistics.median(memory) / rounds * MICRO,
         "durable": statistics.median(kept) / rounds * MICRO,
     }
+
+
+async def traced(bench: Bench, rounds: int, repeats: int) -> Figures:
+    """CPU of a tool round in µs, without telemetry and with it by turns: the least of each."""
+    # As above.
+    from .traced import Host  # noqa: PLC0415
+
+    watched = bench.watched_by(Host())
+    await watched.run(rounds)
+    runs = [(await bench.run(rounds), await watched.run(rounds)) for _ in range(repeats)]
+    off, on = map(min, zip(*runs, strict=True))
+    return {"off": off / rounds * MICRO, "on": on / rounds * MICRO}
 
 
 async def per_delta(bench: Bench, alone: int, *sizes: int) -> Figures:
@@ -184,6 +212,7 @@ def _written() -> int:
 
 MEASURES: dict[str, Callable[..., Awaitable[Figures]]] = {
     "per_round": per_round,
+    "traced": traced,
     "per_delta": per_delta,
     "growth": growth,
     "together": together,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, final
 
 import attrs
@@ -119,10 +120,7 @@ class ChatSpans:
         }
         if self._instruments.content and isinstance(notice, TurnEnded):
             about[words.OUTPUT_MESSAGES] = words.messages_json([notice.message], str(notice.stop))
-        if notice.first_piece is not None:
-            name, _ = words.CHAT_FIRST_CHUNK
-            self._instruments.measure(name, notice.first_piece, self._measured(chat), chat.span)
-        self.close(notice.at, told(about))
+        self.close(notice.at, told(about), notice.first_piece)
 
     def failed(self, notice: AnswerFailed) -> None:
         """A try failed."""
@@ -146,22 +144,35 @@ class ChatSpans:
         if chat is not None and chat.failed is not None and not chat.waits:
             self.close(chat.failed.at)
 
-    def close(self, at: float, attributes: Mapping[str, AttributeValue] | None = None) -> None:
-        """End the open span, if there is one, *at* that time with these *attributes*."""
+    def close(
+        self,
+        at: float,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        first_piece: float | None = None,
+    ) -> None:
+        """
+        End the open span, if there is one, *at* that time with these *attributes*.
+
+        *first_piece* is the seconds to the first piece of the answer, where it had one.
+        """
         chat, self._open = self._open, None
         if chat is None:
             return
         # Where it waited for its next try, it ended with the last one.
         error, message = (str(chat.failed.failure), chat.failed.message) if chat.failed else ("", "")
-        about, kit = self._measured(chat), self._instruments
-        failed = about | told({words.ERROR_TYPE: error})
-        kit.measure(words.CHAT_DURATION[0], max(0.0, at - chat.at), failed, chat.span)
+        used, about = words.tokens(chat.usage), self._measured(chat)
+        failed = about | {words.ERROR_TYPE: error} if error else about
+        measured = [(words.CHAT_DURATION[0], max(0.0, at - chat.at), failed)]
+        if first_piece is not None:
+            measured.append((words.CHAT_FIRST_CHUNK[0], first_piece, about))
         if chat.usage.total:
-            kit.measure(words.CHAT_INPUT[0], chat.usage.input, failed, chat.span)
-            kit.measure(words.CHAT_OUTPUT[0], chat.usage.output, failed, chat.span)
-            kit.count(chat.usage, about, chat.span)
-        paid = told({words.COST: None if chat.cost is None else float(chat.cost)})
-        kit.end(chat.span, at, {**words.tokens(chat.usage), **paid, **(attributes or {})}, error, message)
+            measured.append((words.CHAT_INPUT[0], chat.usage.input, failed))
+            measured.append((words.CHAT_OUTPUT[0], chat.usage.output, failed))
+            self._instruments.count(chat.usage, about)
+        ended: dict[str, AttributeValue] = {**used, **(attributes or {})}
+        if chat.cost is not None:
+            ended[words.COST] = float(chat.cost)
+        self._instruments.end(chat.span, at, ended, measured, error=error, message=message)
 
     def _of(self, request: str) -> _OpenChat | None:
         """The open call, where its latest try is *request*."""
@@ -173,7 +184,8 @@ class ChatSpans:
         return {**shared, **model(chat.called.model), words.OPERATION: words.ASK_MODEL}
 
 
-def model(name: str) -> dict[str, AttributeValue]:
+@lru_cache
+def model(name: str) -> Mapping[str, AttributeValue]:
     """The model *name*, and its provider where the name begins with one, as attributes."""
     # What stands before a colon may be a part of the model's own name, as in `qwen3:8b`.
     prefix = wire_of(name, PROVIDERS)

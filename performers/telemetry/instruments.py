@@ -17,25 +17,28 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from ...effects import Usage
+from ..forks import renew_in_child
 from . import conventions as words
 from .outbox import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from ...effects import Usage
-
     Attributes = Mapping[str, AttributeValue]
+    Measured = tuple[str, float, Attributes]
 
 
 def nanoseconds(at: float) -> int:
     """The time *at*, in seconds since the epoch, as spans have it."""
     return round(at * 1e9)
 
+
+_NO_SPAN = Context()
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -64,6 +67,43 @@ def told(values: Mapping[str, AttributeValue | None]) -> dict[str, AttributeValu
 
 
 @final
+class _UsedTokens:
+    """
+    The counters of tokens, whose amounts are added up before the SDK is called: each call of it is slow.
+
+    All is done in the thread of *outbox*: amounts that wait there already are added to the first one.
+    """
+
+    def __init__(self, meter: Meter, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._counters = {
+            name: meter.create_counter(name.replace("gen_ai.usage", words.USED_TOKENS), "{token}")
+            for name in words.TOKEN_KINDS
+        }
+        self._reset()
+        renew_in_child(self, _UsedTokens._reset)
+
+    def _reset(self) -> None:
+        # Also in a forked child, whose outbox is empty.
+        self._sums = dict[tuple[object, ...], Usage]()
+
+    def add(self, usage: Usage, attributes: Attributes) -> None:
+        """Add *usage*, that of a model call with these *attributes*."""
+        key = (*attributes.items(),)
+        summed = self._sums.get(key)
+        self._sums[key] = usage if summed is None else summed + usage
+        count = partial(self._count, key, attributes)
+        # Behind those that wait; at once where too many do.
+        if summed is None and not self._outbox.put(count):
+            count()
+
+    def _count(self, key: tuple[object, ...], attributes: Attributes) -> None:
+        for name, count in words.tokens(self._sums.pop(key)).items():
+            # No exemplars: the histograms of the same tokens have them.
+            self._counters[name].add(count, attributes, _NO_SPAN)
+
+
+@final
 class Instruments:
     """
     Makes spans with a *tracer*, and measures.
@@ -82,6 +122,7 @@ class Instruments:
         meters = get_meter_provider() if meter_provider is None else meter_provider
         self._tracer = tracers.get_tracer(words.SCOPE)
         meter = meters.get_meter(words.SCOPE)
+        self._used = _UsedTokens(meter, self.outbox)
         self._histograms = {
             name: meter.create_histogram(name, unit)
             for name, unit in (
@@ -94,10 +135,6 @@ class Instruments:
                 words.AGENT_TOOLS,
                 words.TOOL_DURATION,
             )
-        }
-        self._used = {
-            name: meter.create_counter(name.replace("gen_ai.usage", words.USED_TOKENS), "{token}")
-            for name in words.TOKEN_KINDS
         }
 
     def start(
@@ -112,21 +149,32 @@ class Instruments:
         kind = SpanKind.CLIENT if attributes[words.OPERATION] == words.ASK_MODEL else SpanKind.INTERNAL
         return self._tracer.start_span(name, within, kind, attributes, links, nanoseconds(at))
 
-    def end(self, span: Span, at: float, attributes: Attributes, error: str = "", message: str = "") -> None:
-        """End *span* with these *attributes*; *error* is the type of the error it ended with, if any."""
+    def end(
+        self,
+        span: Span,
+        at: float,
+        attributes: Attributes,
+        measured: Iterable[Measured] = (),
+        *,
+        error: str = "",
+        message: str = "",
+    ) -> None:
+        """
+        End *span* with these *attributes*, and record what was *measured* as part of it.
+
+        *error* is the type of the error it ended with, if any.
+        """
         span.set_attributes(attributes)
         if error:
             span.set_attribute(words.ERROR_TYPE, error)
             # The words of a provider may quote the conversation.
             span.set_status(StatusCode.ERROR, message if self.content and message else None)
-        self.outbox.put(partial(span.end, nanoseconds(at)))
+        within = set_span_in_context(span, _NO_SPAN)
+        records = [
+            partial(self._histograms[name].record, amount, about, within) for name, amount, about in measured
+        ]
+        self.outbox.put(*records, partial(span.end, nanoseconds(at)))
 
-    def measure(self, name: str, amount: float, attributes: Attributes, span: Span) -> None:
-        """Record *amount* for the metric *name*, as part of *span*."""
-        histogram: Histogram = self._histograms[name]
-        self.outbox.put(partial(histogram.record, amount, attributes, set_span_in_context(span)))
-
-    def count(self, usage: Usage, attributes: Attributes, span: Span) -> None:
-        """Add the tokens of *usage* to what was used, as part of *span*."""
-        for name, count in words.tokens(usage).items():
-            self.outbox.put(partial(self._used[name].add, count, attributes, set_span_in_context(span)))
+    def count(self, usage: Usage, attributes: Attributes) -> None:
+        """Add the tokens of *usage* to what was used."""
+        self.outbox.put(partial(self._used.add, usage, attributes))

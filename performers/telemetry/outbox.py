@@ -49,36 +49,43 @@ class Outbox:
     def _reset(self) -> None:
         # Also in a forked child, which has neither the thread nor, perhaps, the lock.
         self._waiting = deque[Callable[[], object]]()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # Whether there is a thread, whether it is in the middle of calls, and whether `flush` waits for it.
         self._works = self._calls = self._hurries = False
 
-    def put(self, call: Callable[[], object]) -> None:
-        """Have the thread call *call*; dropped where too many wait. Never waits for a call."""
-        with self._changed:
-            if len(self._waiting) >= self._most:
-                self.dropped += 1
+    def put(self, *calls: Callable[[], object]) -> bool:
+        """
+        Have the thread call *calls*; False where too many wait, and so all are dropped.
+
+        Never waits for a call.
+        """
+        with self._lock:
+            before = len(self._waiting)
+            if before + len(calls) > self._most:
+                self.dropped += len(calls)
                 full, self._warned = not self._warned, True
                 if full:
                     error = RuntimeError(f"{self._most:,} spans and measurements wait for an exporter")
                     warn("telemetry is lost", error)
-                return
-            self._waiting.append(call)
+                return False
+            self._waiting.extend(calls)
             if self._works:
-                if len(self._waiting) == 1:
+                if not before:
                     self._changed.notify_all()
-                return
+                return True
             self._works = True
         try:
             threading.Thread(target=self._work, name="turnwheel-telemetry", daemon=True).start()
         except RuntimeError:
             # The interpreter ends, or the process has no thread left.
             self._works = False
+        return True
 
     def flush(self, within: float) -> bool:
         """Wait up to *within* seconds until all calls are done; whether they are."""
         deadline = monotonic() + within
-        with self._changed:
+        with self._lock:
             while self._waiting or self._calls:
                 left = deadline - monotonic()
                 if left <= 0:
@@ -90,33 +97,34 @@ class Outbox:
 
     def _work(self) -> None:
         while self._gathered():
-            while (call := self._next()) is not None:
+            # No other thread takes calls away, and a deque needs no lock for one at a time.
+            while self._waiting:
                 try:
-                    call()
+                    self._waiting.popleft()()
                 except BaseException as error:  # noqa: BLE001  # the host's exporter is any code
                     # `SystemExit`, too: it would end this thread alone, and `put` would wait for it for ever.
                     self.failed(error)
+            self._rests()
 
     def _gathered(self) -> bool:
         """Wait until there are calls to do; False where there are none for a while."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: bool(self._waiting), IDLE)
             if not self._waiting:
                 # Under the lock: the next `put` starts another thread.
                 self._works = False
                 return False
             self._changed.wait_for(lambda: self._hurries, GATHER)
+            self._calls = True
             return True
 
-    def _next(self) -> Callable[[], object] | None:
-        """The next call; None where all are done."""
-        with self._changed:
-            self._calls = bool(self._waiting)
-            if self._calls:
-                return self._waiting.popleft()
-            self._hurries = False
-            self._changed.notify_all()
-            return None
+    def _rests(self) -> None:
+        """Tell those who flush, where all calls are done."""
+        with self._lock:
+            self._calls = False
+            if not self._waiting:
+                self._hurries = False
+                self._changed.notify_all()
 
     def failed(self, error: BaseException) -> None:
         """Log that the host's telemetry raised *error*, the first time."""

@@ -165,6 +165,8 @@ class RunTrace:
         name = f"{words.INVOKE_AGENT} {self._shared.get(words.AGENT_NAME, '')}".rstrip()
         attributes = {**self._shared, words.OPERATION: words.INVOKE_AGENT}
         span = self._instruments.start(name, attributes, at, self._within, links)
+        # What the spans inside of this one are part of.
+        self._here = set_span_in_context(span, self._within)
         about = span.get_span_context()
         if about.is_valid:
             self.ids.update(trace_id=f"{about.trace_id:032x}", span_id=f"{about.span_id:016x}")
@@ -177,10 +179,6 @@ class RunTrace:
         links, self._last = [Link(self._last)], None
         self._span, self._began = self._begin(self._at, links), self._at
         self._tools.resume(self._at, self._here)
-
-    @property
-    def _here(self) -> Context:
-        return set_span_in_context(self._span, self._within)
 
     def _span_of(self, request: Request, scene: PerformContext) -> Span:
         """The span of *request*, opened now; that of the run where the request has none of its own."""
@@ -200,13 +198,15 @@ class RunTrace:
         began, self._began = self._began, None
         if began is None:
             return
-        about = {name: self._shared.get(name) for name in (words.AGENT_NAME, words.PROVIDER)}
-        measured, kit = told({**about, words.ERROR_TYPE: error}), self._instruments
-        kit.measure(words.AGENT_DURATION[0], max(0.0, at - began), measured, self._span)
-        kit.measure(words.AGENT_CHATS[0], self._chats.count, measured, self._span)
-        kit.measure(words.AGENT_TOOLS[0], self._tools.count, measured, self._span)
+        names = (words.AGENT_NAME, words.PROVIDER)
+        about = told({**{name: self._shared.get(name) for name in names}, words.ERROR_TYPE: error})
+        measured = [
+            (words.AGENT_DURATION[0], max(0.0, at - began), about),
+            (words.AGENT_CHATS[0], self._chats.count, about),
+            (words.AGENT_TOOLS[0], self._tools.count, about),
+        ]
         self._chats.count = self._tools.count = 0
-        kit.end(self._span, at, attributes, error, message)
+        self._instruments.end(self._span, at, attributes, measured, error=error, message=message)
 
     # Notices
 
@@ -261,4 +261,4 @@ def begin_run(
     shared = {words.CONVERSATION: session, words.RUN: run, words.AGENT_NAME: config.agent}
     # The current span is the better one of two equals: it is of this process, and has baggage.
     within = None if sender in {"", traceparent_in()} else context_of(sender)
-    return RunTrace(instruments, told(shared | model(config.model.name)), at, within, link_to(last))
+    return RunTrace(instruments, told({**shared, **model(config.model.name)}), at, within, link_to(last))

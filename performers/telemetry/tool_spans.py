@@ -43,7 +43,14 @@ class ToolSpans:
     def __init__(self, instruments: Instruments, shared: dict[str, AttributeValue]) -> None:
         self.count = 0
         self._instruments = instruments
-        self._shared = shared
+        self._shared = {
+            **{name: shared[name] for name in _OF_RUN if name in shared},
+            words.OPERATION: words.EXECUTE_TOOL,
+            words.TOOL_TYPE: "function",
+        }
+        self._measured = {
+            name: value for name, value in self._shared.items() if name in {words.AGENT_NAME, words.TOOL_TYPE}
+        }
         # By call, as are the two below.
         self._open = dict[str, _OpenTool]()
         # When those began whose performers have not begun.
@@ -71,13 +78,7 @@ class ToolSpans:
     def _begin(
         self, call: str, tool: str, at: float, within: Context | None, links: Sequence[Link] = ()
     ) -> None:
-        attributes = {
-            **told({name: self._shared.get(name) for name in _OF_RUN}),
-            words.OPERATION: words.EXECUTE_TOOL,
-            words.CALLED_TOOL: tool,
-            words.TOOL_CALL: call,
-            words.TOOL_TYPE: "function",
-        }
+        attributes = {**self._shared, words.CALLED_TOOL: tool, words.TOOL_CALL: call}
         span = self._instruments.start(f"{words.EXECUTE_TOOL} {tool}", attributes, at, within, links)
         self._open[call] = _OpenTool(span, at, tool)
 
@@ -105,13 +106,6 @@ class ToolSpans:
         tool = self._open.pop(call, None)
         if tool is None:
             return
-        about = told(
-            {
-                words.AGENT_NAME: self._shared.get(words.AGENT_NAME),
-                words.CALLED_TOOL: tool.tool,
-                words.TOOL_TYPE: "function",
-                words.ERROR_TYPE: error,
-            }
-        )
-        self._instruments.measure(words.TOOL_DURATION[0], max(0.0, at - tool.at), about, tool.span)
-        self._instruments.end(tool.span, at, attributes, error)
+        about = {**self._measured, words.CALLED_TOOL: tool.tool, **told({words.ERROR_TYPE: error})}
+        measured = [(words.TOOL_DURATION[0], max(0.0, at - tool.at), about)]
+        self._instruments.end(tool.span, at, attributes, measured, error=error)

@@ -339,6 +339,24 @@ async def test_metrics_count_and_measure() -> None:
     }
 
 
+async def test_tokens_are_counted_by_model() -> None:
+    world = World()
+    for model in ("openai:m1", "openai:m2", "openai:m1"):
+        await world.agent(says("Hi."), model=model).run("Hello.")
+    assert await world.telemetry.flush()
+    data = world.metrics.get_metrics_data()
+    assert data is not None
+    counted = {
+        (point.attributes or {})["gen_ai.request.model"]: getattr(point, "value", 0)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "gen_ai.client.inference.usage.input_tokens"
+        for point in metric.data.data_points
+    }
+    assert counted == {"m1": 20, "m2": 10}
+
+
 # Nothing of it reaches a run
 
 
