@@ -25,6 +25,7 @@ from ..journal.summary import first_line
 
 if TYPE_CHECKING:
     from ...effects.events import Event
+    from ...effects.messages import Message
     from ...performers.base import PassThroughNotice
     from .environment import Environment
     from .session_log import SessionLog
@@ -175,26 +176,47 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
         max_output=most,
         purpose=Purpose.TITLE,
     )
+    scene = _scene(log, environment, ctx, message, hear)
+    beside = environment.telemetry and environment.telemetry.beside(
+        scene.session, scene.run, ctx.config, log.state.trace
+    )
+    try:
+        if beside is not None:
+            beside.began(request, scene)
+        answer = await ask(request, scene)
+        # A host may replace the performer, and no driver checks this answer.
+        if not isinstance(answer, ModelFinished | ModelFailed):
+            msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
+            raise TypeError(msg)
+        # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
+        usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
+        spent = ctx.spent_on(request.model, usage, answer.seconds)
+        if beside is not None:
+            beside.ended(answer, spent)
+    finally:
+        if beside is not None:
+            beside.left(clock.now())
+    return Titled(at=answer.at, title=_read(scene.faults, answer, heard), spent=spent)
+
+
+def _scene(
+    log: SessionLog,
+    environment: Environment,
+    ctx: Context,
+    message: Message,
+    hear: Callable[[Event | PassThroughNotice], None],
+) -> PerformContext:
     # Outside the machine: a title is no step of a run, so its request leaves no trace in the history.
-    scene = PerformContext(
+    return PerformContext(
         session=log.journal.session,
         run=ctx.memory.run,
         config=ctx.config,
         history=History.of(message),
-        clock=clock,
+        clock=environment.clock,
         emit=hear,
         store=log.journal.store if log.journal.kept else None,
         faults=_faults(log, environment),
     )
-    answer = await ask(request, scene)
-    # A host may replace the performer, and no driver checks this answer.
-    if not isinstance(answer, ModelFinished | ModelFailed):
-        msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
-        raise TypeError(msg)
-    # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
-    usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
-    spent = ctx.spent_on(request.model, usage, answer.seconds)
-    return Titled(at=answer.at, title=_read(scene.faults, answer, heard), spent=spent)
 
 
 def _read(faults: FaultLog, answer: ModelFinished | ModelFailed, heard: list[Piece]) -> str:

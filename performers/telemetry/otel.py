@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ...effects import Config
     from .run_trace import RunTrace
+    from .side_call import SideCall
 
 # Seconds that `OpenTelemetry.flush` waits for an exporter.
 FLUSH_WITHIN = 5.0
@@ -84,3 +85,9 @@ class OpenTelemetry:
         except Exception as error:  # noqa: BLE001  # the host's tracer is any code
             self._instruments.outbox.failed(error)
             return None
+
+    def beside(self, session: str, run: str, config: Config, last: str) -> SideCall:
+        """A model call beside *run*, such as that for a title; it is part of the span that *last* names."""
+        from .run_trace import side_call  # noqa: PLC0415  # as above
+
+        return side_call(self._instruments, (session, run, config), last)

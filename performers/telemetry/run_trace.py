@@ -47,6 +47,7 @@ from ...effects import (
 from . import conventions as words
 from .chat_spans import ChatSpans, model
 from .instruments import context_of, link_to, nanoseconds, told, traceparent_in
+from .side_call import SideCall
 from .tool_spans import ToolSpans
 
 if TYPE_CHECKING:
@@ -257,8 +258,18 @@ def begin_run(
 
     *at*, *sender* and *last* are as in `OpenTelemetry.begin`.
     """
-    session, run, config = about
-    shared = {words.CONVERSATION: session, words.RUN: run, words.AGENT_NAME: config.agent}
+    _, _, config = about
     # The current span is the better one of two equals: it is of this process, and has baggage.
     within = None if sender in {"", traceparent_in()} else context_of(sender)
-    return RunTrace(instruments, told({**shared, **model(config.model.name)}), at, within, link_to(last))
+    shared = {**_shared_by(about), **model(config.model.name)}
+    return RunTrace(instruments, shared, at, within, link_to(last))
+
+
+def side_call(instruments: Instruments, about: tuple[str, str, Config], last: str) -> SideCall:
+    """A model call beside the run *about* which is known, part of the span of the run, which *last* names."""
+    return SideCall(instruments, _shared_by(about), context_of(last))
+
+
+def _shared_by(about: tuple[str, str, Config]) -> dict[str, AttributeValue]:
+    session, run, config = about
+    return told({words.CONVERSATION: session, words.RUN: run, words.AGENT_NAME: config.agent})

@@ -1,4 +1,4 @@
-"""The spans of runs: ten stories, each with its tree as it was recorded."""
+"""The spans of runs: thirteen stories, each with its tree as it was recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.trace import use_span
 from support.traced import START, World, tree
 
-from turnwheel import ChildSpec, Policy, tool
+from turnwheel import Agent, ChildSpec, Policy, tool
 from turnwheel.effects import Failure, RetryScheduled, Steering, TextDelta
 from turnwheel.effects.errors import StoreConflict
 from turnwheel.testing import calls, fails, says, stalls
@@ -149,8 +149,32 @@ async def structured_retry(world: World) -> None:
     assert (await agent.session("s").run("Who?", output=Person)).output == Person("Ann", 7)
 
 
+async def ask_for_title(agent: Agent) -> str:
+    """Run a session until the model has been asked for its title; what that is in the end."""
+    async with agent.session("s") as session:
+        await session.run("Hi.")
+        for _ in range(100):
+            await asyncio.sleep(0)
+    return session.title
+
+
+async def title(world: World) -> None:
+    agent = world.agent(says("Hello."), says("A Friendly Greeting"), titles="model")
+    assert await ask_for_title(agent) == "A Friendly Greeting"
+
+
+async def title_that_failed(world: World) -> None:
+    assert await ask_for_title(world.agent(says("Hello."), fails(Failure.AUTH), titles="model")) == "Hi."
+
+
+async def title_nobody_waits_for(world: World) -> None:
+    agent = world.agent(says("Hello."), stalls("A Fr"), titles="model", store=None)
+    assert await ask_for_title(agent) == ""
+
+
 STORIES: tuple[Callable[[World], Awaitable[None]], ...] = (
     *(retry, fallback, parallel, child, approval, takeover, compaction, error, steer, structured_retry),
+    *(title, title_that_failed, title_nobody_waits_for),
 )
 
 
