@@ -5,5 +5,6 @@ from .areas import (
     Preset as Preset,
     Prices as Prices,
     SessionSettings as SessionSettings,
+    Telemetry as Telemetry,
 )
 from .settings import Settings as Settings

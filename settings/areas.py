@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import attrs
 
@@ -18,6 +18,9 @@ from ..effects.hooks import Hook, OnError
 from ..effects.validators import globs, not_empty, positive
 from ..engine.session.environment import Titles
 from ..performers.hooks import HookReturn, HostHook, command_hook
+
+if TYPE_CHECKING:
+    from ..performers.telemetry.otel import OpenTelemetry
 
 
 @final
@@ -185,6 +188,24 @@ class Debug:
             msg = f"debug.file must be a file that can be written; got {str(self.file)!r} ({error.strerror})"
             raise ConfigError(msg) from error
         return _Appended(self.file)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Telemetry:
+    """
+    Spans and metrics of runs, by the OpenTelemetry providers of the process.
+
+    With *content*, spans have what models and tools are told and answer.
+    """
+
+    content: bool = False
+
+    def made(self) -> OpenTelemetry:
+        """What an agent takes; raises `ConfigError` where the extra `otel` is not installed."""
+        from ..performers.telemetry.otel import OpenTelemetry as Made  # noqa: PLC0415  # most agents have none
+
+        return Made(content=self.content)
 
 
 @final

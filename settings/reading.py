@@ -38,7 +38,7 @@ from ..effects.validators import as_globs, as_money, within
 from ..performers.stores.place import StorePlace, store_place
 from ..performers.stores.postgres.address import DatabaseAddress, is_url
 from . import keys
-from .areas import CommandHook, Debug, Level, Preset
+from .areas import CommandHook, Debug, Level, Preset, Telemetry
 from .keys import SettingKey, Way, fields_of, is_area, item_of
 
 T = TypeVar("T")
@@ -172,6 +172,9 @@ def _written_out(value: object, kind: Any) -> object:  # noqa: ANN401  # an anno
     if kind is Debug and isinstance(value, str | bool):
         text = str(value).lower()
         return {"level": text if text not in TRUTH_WORDS else Level.DEBUG if TRUTH_WORDS[text] else Level.OFF}
+    if kind is Telemetry and isinstance(value, str | bool):
+        on = TRUTH_WORDS.get(str(value).lower())
+        return value if on is None else {} if on else None
     said = TRUTH_WORDS.get(value.lower()) if isinstance(value, EnvText) else value
     return Loops.never() if kind is Loops and said is False else value
 

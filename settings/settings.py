@@ -42,12 +42,13 @@ from ..performers.tools.builtin import builtin_tools
 from ..performers.tools.choice import ToolChoice
 from ..performers.tools.decorator import Tool
 from ..performers.tools.names import misfit
-from .areas import CommandHook, Debug, Preset, Prices, SessionSettings
+from .areas import CommandHook, Debug, Preset, Prices, SessionSettings, Telemetry
 from .keys import SECRET
 from .reading import read
 
 if TYPE_CHECKING:
     from ..performers.secrets import Vault
+    from ..performers.telemetry.otel import OpenTelemetry
 
 Tools = list[Tool[..., Any]]
 
@@ -67,6 +68,7 @@ class Host(TypedDict, total=False):
     performers: Performers
     retired: tuple[str, ...]
     store: Store | None
+    telemetry: OpenTelemetry | None
     tools_for: ToolChoice | None
     vault: Vault
 
@@ -146,6 +148,9 @@ class Settings:
     session: SessionSettings = attrs.field(default=SessionSettings(), validator=of_kind(SessionSettings))
     watch: Delivery = attrs.field(default=Delivery(), validator=of_kind(Delivery))
     debug: Debug = attrs.field(default=Debug(), validator=of_kind(Debug))
+    telemetry: Telemetry | None = attrs.field(
+        default=None, validator=attrs.validators.optional(of_kind(Telemetry))
+    )
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
@@ -206,6 +211,7 @@ class Settings:
             "prices": price_of if changed.prices is Prices.GENAI else None,
             "titles": changed.session.titles,
             "store": None if kept is None else open_place(kept),
+            "telemetry": None if changed.telemetry is None else changed.telemetry.made(),
             **host,
             # What is there and not offered is left out on purpose, and rules for other agents may name it.
             "retired": (*host.get("retired", ()), *[tool.spec.name for tool in there]),

@@ -22,7 +22,7 @@ from ...performers.base import Performer
 from ...performers.instructions import INSTRUCTION_FILES
 from ...performers.models.router import DEFAULT_WIRE, Models, wire_of
 from ...performers.stores.base import Store
-from ...settings import CommandHook, Prices, Settings
+from ...settings import CommandHook, Prices, Settings, Telemetry
 from ...settings.settings import stricter
 from .run_options import (
     BUILT_IN,
@@ -79,6 +79,7 @@ def settings_for(options: RunOptions, before: Config | None, *, base_url: str | 
         limits=limits,
         ceiling=ceiling,
         sandbox=sandbox,
+        telemetry=options.settings.telemetry or (Telemetry() if options.telemetry else None),
         policy=_policy(options, before, ceiling),
         rules=_rules(options, before),
         hooks=_hooks(options, before),

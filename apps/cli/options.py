@@ -119,6 +119,7 @@ _AGENT: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--dir", "directories", type=DIRECTORY, multiple=True, help="Another directory for the file tools."
     ),
+    click.option("--telemetry", is_flag=True, help="Spans and metrics, by OpenTelemetry of the process."),
 )
 
 _HERE: tuple[Callable[[Any], Any], ...] = (

@@ -78,6 +78,7 @@ class RunOptions:
     rules: tuple[Rule, ...] = ()
     lifted: tuple[Rule, ...] = ()
     sandbox: bool | None = None
+    telemetry: bool = False
     mode: PermissionMode | None = None
     hooks: tuple[HookOption, ...] = ()
     no_hooks: bool = False

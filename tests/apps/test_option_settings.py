@@ -47,6 +47,7 @@ VALUES: dict[str, tuple[str, str]] = {
     "--answer-within": ("7", "7.0"),
     "--parallel": ("", "parallel_reads"),
     "--sandbox": ("", "Sandbox("),
+    "--telemetry": ("", "Telemetry("),
     "--max-turns": ("7", "7"),
     "--max-tokens": ("7", "7"),
     "--max-usd": ("7", "7"),

@@ -31,8 +31,8 @@ from turnwheel import (
 from turnwheel.effects import errors, messages, notices, requests, usage
 from turnwheel.engine.session.completed_texts import Delivery
 from turnwheel.engine.session.environment import Titles
-from turnwheel.performers import RateLimit
-from turnwheel.settings import CommandHook, Debug, SessionSettings
+from turnwheel.performers import OpenTelemetry, RateLimit
+from turnwheel.settings import CommandHook, Debug, SessionSettings, Telemetry
 from turnwheel.testing.scripted import ScriptedModel, calls, says
 
 
@@ -292,6 +292,36 @@ async def test_a_subscriber_sees_what_settings_say_with_as_much_room_as_there_is
     assert [type(notice) async for notice in aside][-1] is notices.RunEnded
     # The input, the answer and the end come in any case.
     assert aside.dropped == len(streamed) - 3
+
+
+# Telemetry
+
+
+@pytest.mark.parametrize(
+    ("file", "env", "telemetry"),
+    [
+        ("", {}, "None"),
+        ("[telemetry]", {}, "OpenTelemetry(content=False)"),
+        ("[telemetry]\ncontent = true", {}, "OpenTelemetry(content=True)"),
+        ("telemetry = true", {}, "OpenTelemetry(content=False)"),
+        ("[telemetry]", {"TURNWHEEL_TELEMETRY": "false"}, "None"),
+        ("", {"TURNWHEEL_TELEMETRY": "true"}, "OpenTelemetry(content=False)"),
+        ("", {"TURNWHEEL_TELEMETRY__CONTENT": "yes"}, "OpenTelemetry(content=True)"),
+    ],
+)
+def test_telemetry_is_on_where_it_is_told(file: str, env: dict[str, str], telemetry: str) -> None:
+    assert repr(Settings.load(put(file), env).agent().telemetry) == telemetry
+
+
+def test_telemetry_of_the_host_replaces_that_of_the_settings() -> None:
+    own = OpenTelemetry()
+    assert Settings(telemetry=Telemetry()).agent(telemetry=own).telemetry is own
+
+
+def test_a_package_that_telemetry_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwheel.performers.telemetry.otel.find_spec", lambda _: None)
+    with pytest.raises(errors.ConfigError, match=r"pip install 'turnwheel\[otel\]'"):
+        Settings(telemetry=Telemetry()).agent()
 
 
 # The log

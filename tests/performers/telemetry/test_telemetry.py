@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -496,6 +497,34 @@ def test_the_exit_of_a_process_exports_what_has_ended() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True)
     assert done.stdout == "chat gpt-5;invoke_agent;"
+
+
+def test_the_command_line_emits_to_the_providers_of_its_process(tmp_path: Path) -> None:
+    """As `opentelemetry-instrument` sets them, before the program begins."""
+    code = (
+        "import sys\n"
+        "from opentelemetry.trace import set_tracer_provider\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from opentelemetry.sdk.trace.export import ConsoleSpanExporter, BatchSpanProcessor\n"
+        "from turnwheel.apps.cli import main\n"
+        "provider = TracerProvider()\n"
+        "line = lambda span: f'{span.name}\\n'\n"
+        "exporter = ConsoleSpanExporter(out=sys.stderr, formatter=line)\n"
+        "provider.add_span_processor(BatchSpanProcessor(exporter))\n"
+        "set_tracer_provider(provider)\n"
+        "main(['run', '--stand-in', '--tools', '', '--quiet', '--telemetry', '--store', 's.db', 'Hello.'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    spans = [line.split()[0] for line in done.stderr.splitlines()]
+    assert {*spans} == {"chat", "invoke_agent"}
 
 
 def test_telemetry_has_to_be_one_of_ours() -> None:
