@@ -146,8 +146,7 @@ async def per_round(bench: Bench, rounds: int, repeats: int) -> Figures:
 
 async def traced(bench: Bench, rounds: int, repeats: int) -> Figures:
     """CPU of a tool round in µs, without telemetry and with it by turns: the least of each."""
-    # As above.
-    from .traced import Host  # noqa: PLC0415
+    from .traced import Host  # noqa: PLC0415  # the floor may have no OpenTelemetry
 
     watched = bench.watched_by(Host())
     await watched.run(rounds)

@@ -89,7 +89,7 @@ class SideCall:
             self._outbox.failed(error)
 
     def left(self, at: float) -> None:
-        """End the span *at* that time, if it is open: nobody waits for the answer."""
+        """End the span *at* that time, if it is open: the session does not wait for the answer."""
         try:
             self._chats.close(at, {words.RESTING: True})
         except Exception as error:  # noqa: BLE001  # as in `began`
