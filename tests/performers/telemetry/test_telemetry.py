@@ -27,6 +27,7 @@ from turnwheel.effects import (
     CallModel,
     ModelFinished,
     ModelSpec,
+    Purpose,
     StopReason,
     TextPiece,
     Usage,
@@ -564,3 +565,55 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=PATIENCE)
     assert done.stdout == "child\nparent\nTrue 0\n"
+
+
+def test_a_forked_child_counts_its_own_tokens_alone() -> None:
+    """Also where the parent was in the middle of adding tokens up."""
+    code = (
+        "import os, threading\n"
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
+        "from turnwheel.effects import Usage\n"
+        "from turnwheel.performers.telemetry.instruments import Instruments\n"
+        "reader, entered, gate = InMemoryMetricReader(), threading.Event(), threading.Event()\n"
+        "kit = Instruments(None, MeterProvider([reader]), content=False)\n"
+        "def counted(who):\n"
+        "    kit.outbox.flush(30)\n"
+        "    (resource,) = reader.get_metrics_data().resource_metrics\n"
+        "    (scope,) = resource.scope_metrics\n"
+        "    points = [point for each in scope.metrics for point in each.data.data_points]\n"
+        "    print(who, *[point.value for point in points], flush=True)\n"
+        "kit.count(Usage(input=7, output=3), {'model': 'm'})\n"
+        "kit.outbox.put(entered.set, gate.wait)\n"
+        "entered.wait()\n"
+        "if not (child := os.fork()):\n"
+        "    kit.count(Usage(input=5, output=2), {'model': 'm'})\n"
+        "    counted('child')\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "gate.set()\n"
+        "counted('parent')\n"
+    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=PATIENCE)
+    assert done.stdout == "child 5 2\nparent 7 3\n"
+
+
+async def test_a_title_performer_that_raises_leaves_no_open_span() -> None:
+    world = World()
+
+    async def ask(request: CallModel, scene: PerformContext) -> ModelFinished:
+        if request.purpose is not Purpose.TURN:
+            msg = "no titles here"
+            raise ValueError(msg)
+        return ModelFinished(
+            at=scene.clock.now(), request=request.id, stop=StopReason.END_TURN, usage=Usage()
+        )
+
+    agent = world.agent(performers={CallModel: ask}, titles="model")
+    async with agent.session("s") as session:
+        await session.run("Hi.")
+        for _ in range(100):
+            await asyncio.sleep(0)
+    spans = await world.spans()
+    assert [(span.attributes or {}).get("turnwheel.purpose") for span in spans].count("title") == 1
