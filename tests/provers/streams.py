@@ -14,7 +14,7 @@ from typing import Any, final
 import attrs
 
 from turnwheel.performers import AnthropicMessages, HTTPModel, OpenAIChat, OpenAIResponses
-from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.anthropic_stream import MessagesParser
 from turnwheel.performers.models.openai import ChatParser
 from turnwheel.performers.models.responses_stream import ResponsesParser
 from turnwheel.performers.models.wire import Parser

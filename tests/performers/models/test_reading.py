@@ -17,7 +17,7 @@ from turnwheel.effects.events import Failure
 from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, TextPiece, merged
 from turnwheel.effects.messages import Citation, ProviderCall, StopReason
 from turnwheel.effects.usage import Usage
-from turnwheel.performers.models.anthropic import MessagesParser
+from turnwheel.performers.models.anthropic_stream import MessagesParser
 from turnwheel.performers.models.body import MAX_EVENT, EventSplitter
 from turnwheel.performers.models.lenient_json import MAX_LABEL, MAX_NUMBER
 from turnwheel.performers.models.openai import ChatParser, content_pieces

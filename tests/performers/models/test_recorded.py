@@ -20,7 +20,8 @@ from turnwheel.effects.messages import Message, Role, StopReason, ToolCall, user
 from turnwheel.effects.requests import CallModel, Conversation
 from turnwheel.effects.usage import Usage
 from turnwheel.performers.base import PassThroughNotice, PerformContext, SystemClock
-from turnwheel.performers.models.anthropic import AnthropicMessages, MessagesParser
+from turnwheel.performers.models.anthropic import AnthropicMessages
+from turnwheel.performers.models.anthropic_stream import MessagesParser
 from turnwheel.performers.models.http import HTTPModel
 from turnwheel.performers.models.openai import ChatParser, OpenAIChat
 from turnwheel.performers.models.responses import OpenAIResponses, ResponsesWire
