@@ -194,6 +194,7 @@ from .records import (
     CountCompaction as CountCompaction,
     CountContinue as CountContinue,
     CountOutput as CountOutput,
+    CountPauses as CountPauses,
     GrantRule as GrantRule,
     MailKind as MailKind,
     Record as Record,

@@ -269,11 +269,11 @@ class Policy:
 
     *auto_allow* is what runs without a question where neither a rule nor the mode decides. *max_parallel* is
     how many calls may be at work at once, *compact_at* the share of the window at which a conversation is
-    shortened. *answer_within* is how long a question waits, in seconds, before it counts as denied; None for
-    ever. *continues* is how often in a row a hook may make a run go on that was about to stop. *coalesce*:
-    prompts of one sender that follow each other within so many seconds become one. *coalesce_longest*: but
-    none that came more seconds than that after the first, or behind another sender's; 0 for no such limit.
-    *takeovers* is how often work is begun again whose process was lost or left it.
+    shortened. *answer_within* is how many seconds a question waits before it is denied; None: for ever.
+    *continues* is how often in a row a hook may make a run go on that would stop, *pauses* how often a
+    provider may pause an answer. *coalesce*: prompts of one sender within so many seconds become one.
+    *coalesce_longest*: but none that came more seconds after the first, or behind another sender's; 0: no
+    such limit. *takeovers* is how often lost or left work is begun again.
     """
 
     on_denial: OnDenial = attrs.field(default=OnDenial.SKIP_REST, converter=OnDenial)
@@ -289,10 +289,10 @@ class Policy:
     auto_allow: AutoAllow = attrs.field(default=AutoAllow.NOTHING, converter=AutoAllow)
     answer_within: float | None = attrs.field(default=None, validator=positive)
     continues: int = attrs.field(default=3, validator=not_negative)
+    pauses: int = attrs.field(default=10, validator=not_negative)
     coalesce: float = attrs.field(default=0.0, validator=not_negative)
     coalesce_longest: float = attrs.field(default=0.0, validator=not_negative)
-    # A machine that is restarted now and then, or a few deployments, may cut the same long call three times.
-    # What cuts a fourth try is most likely the call itself.
+    # Restarts and deployments may cut a long call three times. A fourth cut is most likely its own doing.
     takeovers: int = attrs.field(default=3, validator=not_negative)
     compact_at: float = attrs.field(default=0.8, validator=share)
 

@@ -38,13 +38,19 @@ def _content(data: object) -> bytes:
 
 
 class StopReason(StrEnum):
-    """Why a model's answer ended. The first four are what every provider has."""
+    """
+    Why a model's answer ended. The first four are what every provider has.
+
+    `PAUSED`: the provider stopped in the middle of work with its own tools; the answer goes on when the model
+    is asked again.
+    """
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"
     STOP_SEQUENCE = "stop_sequence"
     REFUSAL = "refusal"
+    PAUSED = "paused"
     UNKNOWN = "unknown"
     INTERRUPTED = "interrupted"
 
@@ -214,6 +220,12 @@ class Message:
     def citations(self) -> tuple[Citation, ...]:
         """The sources that the answer names, in its order."""
         return tuple([part for part in self.parts if isinstance(part, Citation)])
+
+    @property
+    def stop(self) -> StopReason | None:
+        """Why the answer ended that this message is; None where it is no answer."""
+        last = self.parts[-1] if self.parts else None
+        return last.reason if isinstance(last, Finish) else None
 
     @property
     def results(self) -> tuple[ToolResult, ...]:

@@ -185,6 +185,14 @@ class CountOutput:
 
 @final
 @attrs.frozen(kw_only=True)
+class CountPauses:
+    """The provider paused an answer *count* times in a row."""
+
+    count: int
+
+
+@final
+@attrs.frozen(kw_only=True)
 class UseIds:
     """Ids below *next* are in use."""
 
@@ -196,7 +204,7 @@ Change = SetModel | SetMode | SetThinking
 
 _OfConversation = AppendMessage | ReplaceHistory | ClearResults | AddContext | ClearContext
 _OfSettings = Change | SetInstructions | GrantRule | UseFallback | SetMaxOutput | WithdrawTool
-_OfAccount = AddUsage | CountCompaction | CountContinue | CountOutput | TakeMail | UseIds
+_OfAccount = AddUsage | CountCompaction | CountContinue | CountOutput | CountPauses | TakeMail | UseIds
 
 # Every effect that changes the memory.
 Record = _OfConversation | _OfSettings | _OfAccount

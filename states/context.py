@@ -161,16 +161,17 @@ class RunProgress:
     What one run has met with: the next one begins with none of it.
 
     *compactions* counts those since the last completed answer, *continues* how often hooks made this run go
-    on, *outputs* how often an output was wrong. *fallback* is the model that is asked instead, or empty;
-    *max_output* is how many tokens the model in use gives at most, 0 where it refused none. *withdrawn* are
-    tools that are not offered. *stopped* is the reason with which the run ends where it is interrupted.
-    *summarised* are the calls and results behind the summary that the history begins with, as far as loop
-    detection compares them.
+    on, *outputs* how often an output was wrong, *pauses* how often in a row the provider paused an answer.
+    *fallback* is the model that is asked instead, or empty; *max_output* is how many tokens the model in use
+    gives at most, 0 where it refused none. *withdrawn* are tools that are not offered. *stopped* is the
+    reason with which the run ends where it is interrupted. *summarised* are the calls and results behind the
+    summary that the history begins with, as far as loop detection compares them.
     """
 
     compactions: int = 0
     continues: int = 0
     outputs: int = 0
+    pauses: int = 0
     fallback: str = ""
     max_output: int = 0
     withdrawn: tuple[records.WithdrawTool, ...] = ()
@@ -278,6 +279,7 @@ _ProgressRecord = (
     records.CountCompaction
     | records.CountContinue
     | records.CountOutput
+    | records.CountPauses
     | records.UseFallback
     | records.SetMaxOutput
     | records.SetModel
@@ -368,6 +370,8 @@ def _fold_progress(now: RunProgress, record: _ProgressRecord) -> RunProgress:  #
             return attrs.evolve(now, continues=now.continues + 1)
         case records.CountOutput():
             return attrs.evolve(now, outputs=now.outputs + 1)
+        case records.CountPauses():
+            return attrs.evolve(now, pauses=record.count)
         case records.UseFallback():
             return attrs.evolve(now, fallback=record.model, max_output=0)
         case records.SetMaxOutput():

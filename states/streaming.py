@@ -36,7 +36,15 @@ from ..effects.messages import (
 
 # Imported by name: this saves a look-up for each piece of an answer, about a hundred a second.
 from ..effects.notices import CallDelta, DoneReason, ProviderCalled, ReasoningDelta, SourceCited, TextDelta
-from ..effects.records import AddUsage, AppendMessage, ClearContext, CountCompaction, MailKind, SetMaxOutput
+from ..effects.records import (
+    AddUsage,
+    AppendMessage,
+    ClearContext,
+    CountCompaction,
+    CountPauses,
+    MailKind,
+    SetMaxOutput,
+)
 from ..effects.requests import Cancel
 from .batch.batch import Batch, Call, Held, Queued, Stopping
 from .batch.settle import UNSTARTED
@@ -52,7 +60,7 @@ from .state import Compacting, CompactReason, End, Executing, Go, Retry, Steer, 
 # Stop reasons after which calls may run. They are no reliable sign of calls: some servers say `stop` and send
 # calls, so calls count there, too. After a cut or a refusal no call is trusted, since the last one may be
 # incomplete.
-TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.UNKNOWN})
+TRUSTED = frozenset({StopReason.TOOL_USE, StopReason.END_TURN, StopReason.PAUSED, StopReason.UNKNOWN})
 
 # Prefixes of the ids of calls that the provider runs itself. Some proxies show these among the others.
 PROVIDER_RUN = ("srvtoolu_", "mcptoolu_")
@@ -179,7 +187,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     # Appended before any call runs: a run that is lost then still knows what the model wanted.
     finish = Finish(reason=stop, sequence=event.sequence, detail=event.detail)
     message = _message(state, parts_of(pieces, calls), finish, ctx)
-    _append(message, draft)
+    _append(message, stop, draft)
     usage = usage_of(event.usage, memory.conversation.size, pieces, begun=True)
     spent = ctx.spent_on(state.model, usage, event.seconds, turns=1)
     made = tuple(calls.values())
@@ -202,14 +210,7 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
             first_piece=event.first_piece,
         ),
     )
-    if memory.conversation.pending_context:
-        # Cleared after the answer and not when it was sent: an answer that failed is asked for again, and
-        # needs it.
-        draft.add(ClearContext())
-    if memory.progress.compactions:
-        # A completed answer shows that the context fits again, so the next compaction may be tried.
-        draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
-    _warn(dropped, stop, draft)
+    _completed(dropped, stop, draft, ctx)
     if stop in TRUSTED and calls:
         return draft.to(Executing(batch=_begun(state.model, made, offered, ctx)))
     if calls:
@@ -217,10 +218,23 @@ def _finished(state: Streaming, event: ModelFinished, ctx: Context) -> Streaming
     match stop:
         case StopReason.MAX_TOKENS:
             return draft.to(Compacting(reason=CompactReason.MAX_TOKENS))
+        case StopReason.PAUSED:
+            return draft.to(_paused(draft, ctx))
         case StopReason.INTERRUPTED:
             return draft.to(_stopped(state, ctx))
         case _:
             return draft.to(Thinking(stage=said_all(finish, ctx)))
+
+
+def _paused(draft: Draft, ctx: Context) -> Thinking:
+    """Where an answer without calls leads that the provider paused."""
+    pauses = ctx.memory.progress.pauses + 1
+    draft.add(CountPauses(count=pauses))
+    if pauses <= ctx.config.policy.pauses:
+        return Thinking(stage=Go())
+    # Each pause costs a request with all that was found so far, and a run need not have a limit.
+    detail = f"the provider paused its answer {model_messages.count(pauses, 'time')} in a row"
+    return Thinking(stage=End(reason=DoneReason.ERROR, detail=detail))
 
 
 def _begun(model: str, made: Iterable[ToolCall], offered: tuple[str, ...], ctx: Context) -> Batch:
@@ -295,15 +309,26 @@ def _message(state: Streaming, parts: tuple[Part, ...], finish: Finish, ctx: Con
     return Message(role=Role.ASSISTANT, parts=(*parts, finish), at=ctx.event.at, model=state.model)
 
 
-def _append(message: Message, draft: Draft) -> None:
+def _append(message: Message, stop: StopReason, draft: Draft) -> None:
     # An answer without text and calls counts as a turn, since it was paid for. It is not kept: providers
-    # refuse an empty message.
-    if any(isinstance(part, Text | ToolCall) for part in message.parts):
+    # refuse an empty message. A paused answer may have calls of the provider alone, and goes on with those.
+    kept = Text | ToolCall | ProviderCall if stop is StopReason.PAUSED else Text | ToolCall
+    if any(isinstance(part, kept) for part in message.parts):
         draft.add(AppendMessage(message=message))
 
 
-def _warn(dropped: list[CallPiece], stop: StopReason, draft: Draft) -> None:
-    """Say what was odd about the answer; the run goes on."""
+def _completed(dropped: list[CallPiece], stop: StopReason, draft: Draft, ctx: Context) -> None:
+    """Reset what counts until an answer is complete, and say what was odd about this one."""
+    memory = ctx.memory
+    if memory.conversation.pending_context:
+        # Cleared after the answer and not when it was sent: an answer that failed is asked for again, and
+        # needs it.
+        draft.add(ClearContext())
+    if memory.progress.compactions:
+        # A completed answer shows that the context fits again, so the next compaction may be tried.
+        draft.add(CountCompaction(attempts=0, failures=memory.session.compaction_failures))
+    if memory.progress.pauses and stop is not StopReason.PAUSED:
+        draft.add(CountPauses(count=0))
     if dropped:
         names = ", ".join(piece.name or "(no name)" for piece in dropped[:NAMED_CALLS])
         if (more := len(dropped) - NAMED_CALLS) > 0:

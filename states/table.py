@@ -180,6 +180,7 @@ WAYS: Mapping[str, tuple[Move, ...]] = {
     "streaming": (
         (events.ModelStreamed, "streaming", "pieces are gathered"),
         (events.ModelFinished, "executing", "the answer has calls"),
+        (events.ModelFinished, "thinking.go", "the provider paused it in the middle of work of its own"),
         (events.ModelFinished, "thinking.checking", "the answer is to be the output"),
         (events.ModelFinished, "thinking.end", "the answer is the end"),
         (events.ModelFinished, "compacting.weigh", "the answer was cut at its token limit"),

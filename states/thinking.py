@@ -315,7 +315,7 @@ def _without(state: Thinking, draft: Draft, ctx: Context) -> ThinkingStep:
         return _taken_back(draft)
     last = ctx.memory.history[-1]
     finish = last.parts[-1] if last.role is Role.ASSISTANT else None
-    if isinstance(finish, Finish):
+    if isinstance(finish, Finish) and finish.reason is not StopReason.PAUSED:
         if finish.reason is not StopReason.INTERRUPTED:
             # The model had said all it had to say, and the steer was the only reason to ask it again. To ask
             # all the same would send a history that ends with its own answer, which some providers refuse.

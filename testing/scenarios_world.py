@@ -606,6 +606,7 @@ def asked_again(again: Iterable[Request | requests.Cancel], at: float) -> Iterat
 # A story tells each thing once: these say again what a request, a message or the command above them says.
 SAID_ELSEWHERE: Final = frozenset(
     {records.UseIds, records.AddUsage, records.TakeMail, records.ClearContext, records.CountCompaction}
+    | {records.CountPauses}
     | {notices.RunStarted, notices.ModelCalled, notices.ToolStarted, notices.AgentStarted, notices.TurnEnded}
     | {notices.AnswerFailed, notices.AnswerKept, notices.SummaryEnded, notices.RunResumed}
     | {notices.InputTaken, notices.InputReceived}

@@ -100,6 +100,7 @@ policies = st.builds(
     mode=...,
     answer_within=st.none() | st.just(0.5),
     continues=st.integers(0, 9),
+    pauses=st.integers(0, 9),
     coalesce=st.sampled_from([0.0, 2.5]),
     coalesce_longest=st.sampled_from([0.0, 9.5]),
     takeovers=st.integers(0, 9),

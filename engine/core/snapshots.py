@@ -55,6 +55,7 @@ class Snapshot:
     compaction_failures: int
     continues: int
     outputs: int
+    pauses: int
     chosen: tuple[str, ...]
     fallback: str
     cleared: int

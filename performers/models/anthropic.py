@@ -4,6 +4,11 @@ Anthropic's Messages, and every server that speaks them: requests out, one strea
 Theory of operation. `MessagesWire` makes a request's body of messages that were encoded before: roles take
 turns, and each turn is a list of content blocks. `MessagesParser` (`anthropic_stream.py`) reads an answer,
 which is a message of blocks.
+
+An answer that the provider paused is sent last and as it came: then the provider goes on with it. The call of
+its own tool that it stopped at has no result yet, and the next answer begins with that. So the blocks of a
+paused answer are held, and enter the buffer with the message behind it: together with an answer that goes on,
+else without such a call, which would be refused.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ from ...effects.messages import (
     ProviderCall,
     Reasoning,
     Role,
+    StopReason,
     Text,
     ToolCall,
     ToolResult,
@@ -43,9 +49,9 @@ from ...effects.requests import CallModel, Conversation
 from ..base import PerformContext
 from . import encoding
 from .anthropic_stream import MessagesParser
-from .encoding import BEGIN_TEXT, text_part, to_json
+from .encoding import BEGIN_TEXT, CONTINUE_TEXT, text_part, to_json
 from .http import Endpoint, HTTPModel, HTTPOptions
-from .provider_tools import CitedText, SaidPart, SentBlock, said_parts
+from .provider_tools import CitedText, SaidPart, SentBlock, paired, said_parts
 from .providers import MIN_BUDGET, PROVIDERS
 from .transport import Client
 
@@ -55,10 +61,6 @@ ANTHROPIC_PREFIX = "anthropic"
 # The first version of the models that decide for themselves how much they think.
 # They refuse a number of tokens and a temperature, and take a word for how much thinking is wanted.
 ADAPTIVE = (4, 7)
-
-# The user's words where the model spoke last.
-# Newer models refuse to go on with their own words, older ones do where these end in white space.
-CONTINUE_TEXT = "Continue."
 
 _USER, _ASSISTANT = b"user", b"assistant"
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?")
@@ -128,9 +130,7 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
         mark: _MessagesMark,
     ) -> bytes:
         again = isinstance(request.view, Conversation)  # a text that is sent only once is not worth caching
-        # Behind a model's own words, too: then the user says something, which begins a turn.
-        may_think = mark.thought or mark.asked or mark.role == _ASSISTANT
-        options = _options(request, model, scene.config, may_think=may_think)
+        options = _options(request, model, scene.config, may_think=mark.may_think)
         if session := encoding.told_session(scene):
             options["metadata"] = {"user_id": session}
         options = self._with_extras(options, scene.config.spec(request.model), scene)
@@ -151,9 +151,10 @@ class MessagesWire(encoding.EncodingWire["_EncodedMessages"]):
             return "it takes no temperature where it thinks; leave it out"
         return ""
 
-    def parser(self, scene: PerformContext) -> MessagesParser:  # noqa: ARG002  # parsers of other wires need it
+    def parser(self, scene: PerformContext) -> MessagesParser:
         """A new parser for one answer."""
-        return MessagesParser()
+        last = scene.history[-1] if scene.history else None
+        return MessagesParser(last.provider_calls if last and last.stop is StopReason.PAUSED else ())
 
 
 @final
@@ -164,7 +165,8 @@ class _MessagesMark(encoding.BufferMark):
 
     *before* is behind the last block of the user's turn before this one, or 0. *newest* is the time of the
     newest message so far, *called* are the tools that were called. *asked*: the user said something that no
-    model has answered yet; *thought*: the model's latest answer to the user began with thinking.
+    model has answered yet; *thought*: the model's latest answer to the user began with thinking. *paused* is
+    what the model said so far in an answer that may go on.
     """
 
     role: bytes = b""
@@ -173,6 +175,15 @@ class _MessagesMark(encoding.BufferMark):
     called: tuple[str, ...] = ()
     asked: bool = True
     thought: bool = True
+    paused: tuple[SaidPart, ...] = ()
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the next answer may begin with thinking: an earlier part of its turn has to, too."""
+        if self.paused and self.asked:
+            return isinstance(self.paused[0], Reasoning)
+        # Behind a model's own words, too: then the user says something, which begins a turn.
+        return self.thought or self.asked or self.role == _ASSISTANT
 
 
 @final
@@ -185,6 +196,8 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
 
     def add(self, message: Message) -> None:
         """Encode *message* into the turn of its speaker."""
+        if self.place.paused and not (message.role is Role.ASSISTANT and self.own):
+            self._turn(self.place.paused)
         if message.role is Role.ASSISTANT:
             self._answer(message)
         elif message.role is Role.TOOL:
@@ -201,7 +214,9 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
         # Two marks: up to the first, the provider has the request before this one in its cache; up to the
         # second it writes this one. With one alone it would find no entry where a turn has many blocks.
         mark, tail = CACHE_MARK if again else b"", b"}]}"
-        if place.role == _ASSISTANT:
+        if place.paused:
+            tail += b',{"role":"assistant","content":[%b]}' % b",".join(map(self._block, place.paused))
+        elif place.role == _ASSISTANT:
             tail += b"," + _users(CONTINUE_TEXT)
         before, end = max(place.before - 1, 0), place.end - 1  # in front of the braces
         # Views and not slices: the buffer holds the whole conversation. They have to be gone before it grows.
@@ -219,18 +234,35 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
         self._say(_USER, blocks)
 
     def _answer(self, message: Message) -> None:
-        parts = self._answered(message)
-        if not parts:
+        parts = [*self.place.paused, *self._answered(message)]
+        if self.own and message.stop is StopReason.PAUSED and not message.calls:
+            held = _sendable(paired(parts, goes_on=True))
+            # Without a block of the provider's work there is nothing that it could go on with.
+            if any(isinstance(part, SentBlock) for part in held):
+                self._open_turn()
+                self._move(paused=tuple(held))
+                return
+        self._turn(parts)
+
+    def _turn(self, parts: Iterable[SaidPart]) -> None:
+        """Encode *parts*, which are all that the model says in a row."""
+        if self.place.paused:
+            self._move(paused=())
+        if not (said := _sendable(paired(parts))):
             return
+        self._open_turn()
+        if self.place.asked:
+            self._move(asked=False, thought=isinstance(said[0], Reasoning))
+        self._say(_ASSISTANT, [self._block(part) for part in said])
+
+    def _open_turn(self) -> None:
+        """Let the user speak before the model does."""
         if self.place.role != _USER:
             self._move(asked=True)
             self._say(_USER, [text_block(CONTINUE_TEXT if self.place.role else BEGIN_TEXT)])
-        if self.place.asked:
-            self._move(asked=False, thought=isinstance(parts[0], Reasoning))
-        self._say(_ASSISTANT, [self._block(part) for part in parts])
 
     def _answered(self, message: Message) -> list[SaidPart]:
-        """The parts of *message* that can go back: there may be none, and the last one is never a thought."""
+        """The parts of *message* that can go back; there may be none."""
         # A signature is checked against the conversation before it, and each provider takes its own only.
         # Thinking of another wire, or of a message that was put before a newer one, would get the whole
         # request refused.
@@ -239,17 +271,13 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
         said: Iterable[Part | SaidPart] = message.parts
         if any(isinstance(part, Citation | ProviderCall) for part in said):
             said = said_parts(message, self.opaque_of)
-        parts = [
+        return [
             part
             for part in said
             if isinstance(part, ToolCall | Binary | SentBlock | CitedText)
             or (isinstance(part, Text) and part.text.strip())
             or (isinstance(part, Reasoning) and proven and (part.signature or part.redacted))
         ]
-        # The API refuses a turn of the model that ends in thinking, as an answer that was cut does.
-        while parts and isinstance(parts[-1], Reasoning):
-            parts.pop()
-        return parts
 
     def _block(self, part: SaidPart) -> bytes:
         match part:
@@ -283,6 +311,13 @@ class _EncodedMessages(encoding.EncodedConversation[_MessagesMark]):
 
     def _move(self, **changes: Any) -> None:  # noqa: ANN401  # fields of a place
         self.place = attrs.evolve(self.place, **changes)
+
+
+def _sendable(parts: list[SaidPart]) -> list[SaidPart]:
+    """*parts* without thinking at their end: the API refuses a turn of the model that ends so."""
+    while parts and isinstance(parts[-1], Reasoning):
+        parts.pop()
+    return parts
 
 
 def _users(text: str) -> bytes:

@@ -59,11 +59,15 @@ class _Block:
 
 @final
 class MessagesParser(BodyParser):
-    """Reads one answer. No bytes make it raise."""
+    """
+    Reads one answer. No bytes make it raise.
+
+    *paused* are calls of the provider's own tools whose results may come now: the answer before was paused.
+    """
 
     last = "message_stop"
 
-    def __init__(self) -> None:
+    def __init__(self, paused: Iterable[ProviderCall] = ()) -> None:
         super().__init__()
         self._blocks: dict[int, _Block] = {}  # the open ones, by their index
         self._calls = 0
@@ -75,7 +79,9 @@ class MessagesParser(BodyParser):
         self._id = ""
         self._told = 0  # characters of text
         # The calls of the provider's tools that have no result yet: their names and arguments, by their ids.
-        self._provided: dict[str, tuple[str, str]] = {}
+        self._provided: dict[str, tuple[str, str]] = {
+            call.id: (call.name, call.arguments) for call in paused if call.status == INCOMPLETE
+        }
 
     @property
     def usage(self) -> Usage | None:

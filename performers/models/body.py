@@ -179,12 +179,18 @@ _decode = msgspec.json.Decoder().decode
 
 
 # What a word for the end means in either dialect; all others are `UNKNOWN`. Most of ours are Anthropic's.
-# Not ``pause_turn``: the provider wants to be asked to go on with a tool of its own.
-WHOLE_ENDS = StopReason.END_TURN, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE, StopReason.REFUSAL
 STOPS = {
-    **{reason.value: reason for reason in (*WHOLE_ENDS, StopReason.MAX_TOKENS)},
+    "end_turn": StopReason.END_TURN,
+    "tool_use": StopReason.TOOL_USE,
+    "stop_sequence": StopReason.STOP_SEQUENCE,
+    "refusal": StopReason.REFUSAL,
+    "pause_turn": StopReason.PAUSED,
+    "max_tokens": StopReason.MAX_TOKENS,
     "model_context_window_exceeded": StopReason.MAX_TOKENS,
 }
+
+# Ends at which nothing of the answer is missing.
+WHOLE_ENDS = frozenset(STOPS.values()) - {StopReason.MAX_TOKENS}
 
 
 class BodyParser(ABC):

@@ -74,6 +74,11 @@ EMPTY_TEXT = "(nothing)"
 # The user's words where a conversation begins with the model, or with nothing, which APIs refuse.
 BEGIN_TEXT = "Begin."
 
+# The user's words where the model spoke last, as in an answer that was paused and goes on with another model.
+# Newer models of Anthropic's refuse to go on with their own words, older ones do where these end in white
+# space.
+CONTINUE_TEXT = "Continue."
+
 # Makes the fields of a body that ask a model for so many tokens of thinking; none where it takes none.
 ThinkingForm = Callable[[str, int], Mapping[str, object]]
 
@@ -213,6 +218,11 @@ def content_of(
     if message.role is not Role.USER or not any(isinstance(part, Binary) for part in message.parts):
         return said_or_nothing(plain_text(message))
     return [text(part.text) if isinstance(part, Text) else attached(part) for part in said_in(message)]
+
+
+def as_user(text: str) -> dict[str, Any]:
+    """*text* as the user's message, in the form that OpenAI's wires share."""
+    return {"role": "user", "content": text}
 
 
 def text_of_file(part: Binary) -> str | None:

@@ -27,7 +27,7 @@ from ..base import PerformContext
 from . import encoding
 from .body import STOPS, WHOLE_ENDS, BodyParser
 from .call_assembler import CallAssembler, signature_of
-from .encoding import MAX_KEPT, plain_text, said_or_nothing, text_part, to_json
+from .encoding import CONTINUE_TEXT, MAX_KEPT, plain_text, said_or_nothing, text_part, to_json
 from .errors import stream_error
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import (
@@ -136,6 +136,7 @@ class ChatWire(encoding.EncodingWire["_EncodedChat"]):
         if system:
             head += [to_json({"role": "system", "content": system}), b"," if mark.end else b""]
         tail = [
+            b"," + to_json(encoding.as_user(CONTINUE_TEXT)) if mark.role == "assistant" else b"",
             b"]",
             *encoding.tool_fields(request, scene.config, _tool, _chosen),
             *self._options(request, model, scene),
@@ -206,6 +207,8 @@ class _EncodedChat(encoding.EncodedConversation[_ChatMark]):
 
     def _add(self, value: dict[str, Any]) -> None:
         role: str = value["role"]
+        if self.place.role == role == "assistant":
+            self._add(encoding.as_user(CONTINUE_TEXT))
         # Mistral refuses a user right behind a tool, which is where a steer stands and where files of
         # results go.
         if self._quirks.bridged and (self.place.role, role) == ("tool", "user"):

@@ -142,17 +142,29 @@ class CitedText:
 SaidPart = Text | Reasoning | ToolCall | Binary | SentBlock | CitedText
 
 
+def paired(parts: Iterable[SaidPart], *, goes_on: bool = False) -> list[SaidPart]:
+    """
+    *parts* without results of a provider's tools that lack their call, and calls that lack their result.
+
+    Where the answer *goes_on*, its calls may still get their results.
+    """
+    said, kept = [*parts], set[int]()
+    waiting: dict[str, int] = {}
+    for at, part in enumerate(said):
+        if not isinstance(part, SentBlock):
+            kept.add(at)
+        elif first_text(part.block, "type") in SERVER_CALLS:
+            waiting[first_text(part.block, "id")] = at
+        elif (call := waiting.pop(first_text(part.block, "tool_use_id"), None)) is not None:
+            kept |= {call, at}
+    kept.update(waiting.values() if goes_on else ())
+    return [part for at, part in enumerate(said) if at in kept]
+
+
 def said_parts(
     message: Message, opaque_of: Callable[[Reasoning | ProviderCall | Citation], Object]
 ) -> list[SaidPart]:
-    """
-    The parts of *message*, with the blocks that *opaque_of* knows as they came.
-
-    A call of a provider's tool and its result go back together or not at all: one alone is refused.
-    """
-    sent = [opaque_of(part) for part in message.parts if isinstance(part, Reasoning | ProviderCall)]
-    calls = {first_text(block, "id") for block in sent if block.get("type") in SERVER_CALLS}
-    whole = calls & {first_text(block, "tool_use_id") for block in sent}
+    """The parts of *message*, with the blocks that *opaque_of* knows as they came."""
     said, text, begin = list[SaidPart](), "", 0
     for part in message.parts:
         if isinstance(part, Text):
@@ -170,7 +182,8 @@ def said_parts(
             said.append(Text(text=text))
             text, begin = "", begin + len(text)
         block = opaque_of(part) if isinstance(part, Reasoning | ProviderCall) else {}
-        if {first_text(block, "id"), first_text(block, "tool_use_id")} & whole:
+        kind = first_text(block, "type")
+        if kind in SERVER_CALLS or kind.endswith(RESULT_BLOCK):
             said.append(SentBlock(block))
         elif isinstance(part, ToolCall | Binary) or (isinstance(part, Reasoning) and not part.opaque):
             said.append(part)

@@ -31,7 +31,7 @@ from ...effects.output import OutputMode, OutputSpec
 from ...effects.requests import CallModel
 from ..base import PerformContext
 from . import encoding
-from .encoding import BEGIN_TEXT, said_or_nothing, to_json
+from .encoding import BEGIN_TEXT, CONTINUE_TEXT, said_or_nothing, to_json
 from .http import Endpoint, HTTPModel, HTTPOptions
 from .lenient_json import Object
 from .openai import AskToThink
@@ -47,7 +47,7 @@ RESPONSES_PREFIX = "openai-responses"
 ENCRYPTED = "reasoning.encrypted_content"
 
 # What is sent in the place of a conversation without items, which the API refuses.
-_BEGIN = to_json({"role": "user", "content": BEGIN_TEXT})
+_BEGIN = to_json(encoding.as_user(BEGIN_TEXT))
 
 
 @final
@@ -125,7 +125,8 @@ class ResponsesWire(encoding.EncodingWire["_EncodedInput"]):
         ]
         end = b',"store":false,"stream":true,"stream_options":{"include_obfuscation":false}}'
         with memoryview(shown.buffer) as buffer, buffer[mark.begin : mark.end] as items:
-            return b"".join([*head, b',"input":[', items if mark.end else _BEGIN, b"]", *tail, end])
+            go_on = b"," + to_json(encoding.as_user(CONTINUE_TEXT)) if mark.spoke else b""
+            return b"".join([*head, b',"input":[', items if mark.end else _BEGIN, go_on, b"]", *tail, end])
 
     def _options(self, request: CallModel, model: str, scene: PerformContext) -> dict[str, Any]:
         config = scene.config
@@ -166,10 +167,12 @@ class _InputMark(encoding.BufferMark):
     """
     Where a message ends, and where what the model needs of the conversation *begin*s.
 
-    That is at the latest item of a compaction, which stands for all that came before it.
+    That is at the latest item of a compaction, which stands for all that came before it. *spoke*: the last
+    items are the model's.
     """
 
     begin: int = 0
+    spoke: bool = False
 
 
 @final
@@ -182,13 +185,16 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
     def add(self, message: Message) -> None:
         """Encode *message*, which may be none, one or several items."""
         begin, calling = self.place.begin, False
-        for item in self._items(message):
+        items, speaks = self._items(message), message.role is Role.ASSISTANT
+        if items and speaks and self.place.spoke:
+            items = [encoding.as_user(CONTINUE_TEXT), *items]
+        for item in items:
             calling = calling or item.get("type") == "function_call"
             if item.get("type") == "compaction" and not calling:  # else a result would have no call
                 begin = len(self.buffer) + bool(self.buffer)
             encoded = to_json(item)
             self.buffer += b"," + encoded if self.buffer else encoded
-        self.place = _InputMark(len(self.buffer), begin)
+        self.place = _InputMark(len(self.buffer), begin, spoke=speaks if items else self.place.spoke)
 
     def _items(self, message: Message) -> list[Object]:
         if message.role is Role.ASSISTANT:

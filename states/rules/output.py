@@ -9,7 +9,7 @@ from typing import final
 
 import attrs
 
-from ...effects.messages import Citation, Message, Outcome, Role, Text
+from ...effects.messages import Citation, Message, Outcome, Role, StopReason, Text
 from ...effects.output import OutputSpec
 from . import model_messages
 from .schema import arguments_of, problem, without_nulls
@@ -37,8 +37,9 @@ def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
     outcomes = {result.call: result.outcome for result in last.results} if last is not None else {}
     if last is not None and last.role is Role.TOOL and len(history) > 1:
         last = history[-2]
-    # An answer that is empty is not kept, so the history then ends with what it answers.
-    if last is None or last.role is not Role.ASSISTANT:
+    # An answer that is empty is not kept, so the history then ends with what it answers. That may be a paused
+    # answer, which is not the output.
+    if last is None or last.role is not Role.ASSISTANT or last.stop is StopReason.PAUSED:
         return ""
     # Another tool may have the name where the model is not asked by one.
     tool = spec.tool_for(last.model)

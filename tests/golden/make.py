@@ -62,7 +62,7 @@ from turnwheel.effects.events import (
 from turnwheel.effects.findings import CommandFound, Finding, PathFound, SimpleCommand
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSaid, HookSpec
-from turnwheel.effects.messages import Binary, Message, Outcome, StopReason
+from turnwheel.effects.messages import Binary, Message, Outcome, ProviderCall, StopReason
 from turnwheel.effects.notices import (
     AgentNoticed,
     ApprovalRequested,
@@ -310,6 +310,13 @@ async def output(world: World) -> None:
     await session.run("Another one?")
 
 
+# A search of the provider that has no result yet.
+SEARCH = (
+    ReasoningPiece(opaque='{"type":"server_tool_use","id":"st","name":"web_search","input":{}}'),
+    ProviderCall(id="st", name="web_search", status="incomplete"),
+)
+
+
 async def streaming(world: World) -> None:
     """Thinking, text and a call in pieces, one that is not streamed, each way an answer can end."""
     thought = (ReasoningPiece("Let me "), ReasoningPiece("see"), ReasoningPiece(signature="sig"))
@@ -323,8 +330,10 @@ async def streaming(world: World) -> None:
         Reply(stop=StopReason.END_TURN),
         says("no", stop=StopReason.REFUSAL),
         says("stop here", stop=StopReason.STOP_SEQUENCE),
+        Reply(pieces=(TextPiece("I search"), *SEARCH), stop=StopReason.PAUSED),
+        says("it is so"),
     )
-    for prompt in ("look at it", "say nothing", "refuse", "stop"):
+    for prompt in ("look at it", "say nothing", "refuse", "stop", "search"):
         await session.run(prompt)
 
 

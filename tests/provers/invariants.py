@@ -17,7 +17,7 @@ from turnwheel.effects.events import (
     ModelFinished,
     ToolFinished,
 )
-from turnwheel.effects.messages import Role
+from turnwheel.effects.messages import Role, StopReason
 from turnwheel.effects.records import AddUsage
 from turnwheel.effects.requests import Purpose
 from turnwheel.effects.usage import Spent, Usage
@@ -64,7 +64,8 @@ def request_faults(request: CallModel, memory: Memory) -> list[str]:
     if request.purpose is Purpose.TURN:
         if view.length != len(history):
             faults.append(f"{request.id} sees {view.length} of {len(history)} messages")
-        if seen[-1].role not in {Role.USER, Role.TOOL}:
+        # A paused answer goes on: the wire says how, for its own model and for another one.
+        if seen[-1].role not in {Role.USER, Role.TOOL} and seen[-1].stop is not StopReason.PAUSED:
             faults.append(f"{request.id} sees a conversation that ends with {seen[-1].role}")
     return faults
 

@@ -25,6 +25,7 @@ from provers.simulation.absorbing import absorbed, absorbed_faults
 from provers.simulation.findings import COMMAND
 from provers.simulation.outputs import BY_TOOL, OUTPUT, RIGHT
 from provers.simulation.player import opened
+from provers.simulation.replies import UNDER_WAY
 from provers.simulation.settings import CHILDREN, HOOKS, OTHER, RULES, SPARE, TOOLS, WEIGHED
 from provers.simulation.watched import Watched, as_kept, replay
 from provers.steps import restore_from_snapshot
@@ -175,6 +176,7 @@ STOPS = {
     "call": StopReason.TOOL_USE,
     "fill": StopReason.TOOL_USE,
     "cut": StopReason.MAX_TOKENS,
+    "rest": StopReason.PAUSED,
     "say": StopReason.END_TURN,
     "sum": StopReason.END_TURN,
     "half": StopReason.END_TURN,
@@ -331,6 +333,8 @@ class GuidedRun:
         if not summary and chance(self.choices, 20):
             yield ReasoningPiece("let me think", pick(self.choices, ("", "proof")))
         text = "words " * 300 if word == "half" else pick(self.choices, ("brief", "well, ", "a word"))
+        if word == "rest":
+            yield from UNDER_WAY
         if summary or word != "call" or chance(self.choices, 70):
             yield TextPiece(text)
 
@@ -490,7 +494,7 @@ BESIDES = ("send", "set", "later", "hear", "steer", "stream", "yes", "end", "pas
 BEHIND = (
     """
 end, yes, no, never, late, find, catch, pass, ask, deny, halt, again, say, call look write, call note
-note, cut, sum, half, give, make, refuse, call output, call output note, steer, now, stop, spend, hear,
+note, cut, rest, sum, half, give, make, refuse, call output, call output note, steer, now, stop, spend, hear,
 wake, fail server, fail overflow, drop look, drop write, drop ranger, lose write, mode plan, under serial
 """.strip()
     .replace("\n", " ")
@@ -522,6 +526,7 @@ def _varied(config: Config, choices: Choices) -> Config:
         "max_parallel": 1,
         "compact_at": 0.3,
         "continues": 0,
+        "pauses": 0,
         "coalesce": 2.0,
         "coalesce_longest": 3.0,
         "answer_within": 3.0,

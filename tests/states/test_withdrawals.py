@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from turnwheel.effects import events, notices, records, requests
@@ -211,6 +212,17 @@ def test_the_model_is_asked_where_another_steer_is_left_before_the_end() -> None
     machine = by_hand(run, answered(run, "done"))
     machine = stepped(machine, events.InputWithdrawn(at=61.0, input=first.id))
     assert (machine.state.label, machine.memory.session.mail) == ("thinking.go", (second,))
+
+
+@pytest.mark.behaviour("an-input-that-waits-can-be-taken-back")
+def test_a_paused_answer_goes_on_where_the_steer_behind_it_is_taken_back() -> None:
+    run = MachineHarness()
+    run.steer("rather left", Steering.WHEN_DONE)
+    (steer,) = run.machine.memory.session.mail
+    machine = by_hand(run, attrs.evolve(answered(run, "I search"), stop=StopReason.PAUSED))
+    machine = stepped(machine, events.InputWithdrawn(at=61.0, input=steer.id))
+    assert (machine.state.label, machine.memory.session.mail) == ("thinking.go", ())
+    assert [message.text for message in machine.memory.history] == ["hello", "I search"]
 
 
 @pytest.mark.behaviour("what-a-steer-has-stopped-stays-stopped")

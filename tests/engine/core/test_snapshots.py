@@ -80,6 +80,7 @@ def test_a_snapshot_has_all_of_the_memory_but_its_history() -> None:
         compactions=1,
         compaction_failures=2,
         continues=3,
+        pauses=2,
         outputs=1,
     )
     assert restore_from_snapshot(machine) == machine

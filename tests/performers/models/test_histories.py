@@ -99,10 +99,20 @@ CITED = st.builds(
 )
 PROVIDED = st.sampled_from(
     list[tuple[Part, ...]](
-        [(), (USE,), (FOUND,), (USE, FOUND), (USE, Text(text="a "), FOUND, Text(text=" "))]
+        [
+            (),
+            (USE,),
+            (FOUND,),
+            (USE, FOUND),
+            (FOUND, Text(text="so"), USE),
+            (USE, Text(text="a "), FOUND, Text(text=" ")),
+        ]
     )
 )
-MODELS = st.sampled_from(["", "openai:m", "openai-responses:m", "anthropic:claude-x", "other:m"])
+CLAUDES = ["anthropic:claude-sonnet-4-5", "anthropic:claude-opus-4-7"]
+MODELS = st.sampled_from(
+    ["", "openai:m", "openai-responses:m", *CLAUDES, *CLAUDES, "anthropic:claude-x", "other:m"]
+)
 
 
 @st.composite
@@ -121,7 +131,8 @@ def answers(draw: st.DrawFn, turn: int) -> list[Message]:
         parts.append(Text(text=draw(TEXTS)))
     parts += [*draw(PROVIDED), *draw(st.lists(CITED | st.builds(Text, text=TEXTS), max_size=3))]
     calls = [attrs.evolve(draw(CALLS), id=f"r-{turn}-{n}") for n in range(draw(st.integers(0, 3)))]
-    ended = Finish(reason=StopReason.TOOL_USE if calls else StopReason.END_TURN)
+    stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
+    ended = Finish(reason=draw(st.sampled_from([stop, stop, StopReason.PAUSED])))
     said = Message(role=Role.ASSISTANT, parts=(*parts, *calls, ended), model=draw(MODELS))
     results = [
         ToolResult(
@@ -137,18 +148,22 @@ def answers(draw: st.DrawFn, turn: int) -> list[Message]:
     return [said, Message(role=Role.TOOL, parts=tuple(results))] if results else [said]
 
 
+def may_stand_last(message: Message) -> bool:
+    """Whether a model is asked behind *message*: it ends no answer, or one that was paused."""
+    return message.stop is None or (message.stop is StopReason.PAUSED and not message.calls)
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """A conversation as it stands when a model is asked: the model did not speak last."""
+    """A conversation as it stands when a model is asked: it did not speak last, or was paused."""
     messages = draw(users())
     for turn in range(draw(st.integers(0, 4))):
         messages += draw(answers(turn))
-        if messages[-1].role is Role.ASSISTANT or draw(st.booleans()):
+        if not may_stand_last(messages[-1]) or draw(st.booleans()):
             messages += draw(users())
     return [attrs.evolve(message, at=float(number)) for number, message in enumerate(messages)]
 
 
-CLAUDES = ["anthropic:claude-sonnet-4-5", "anthropic:claude-opus-4-7"]
 SPECS = st.builds(
     ModelSpec,
     name=st.sampled_from(["openai:m", "openai:o3", "openai-responses:m", *CLAUDES]),
@@ -196,7 +211,7 @@ def test_any_conversation_is_a_request_that_the_provider_takes(
     # what is left out is as if the conversation had never had it.
     make, faults_of = WIRES[name]
     kept, history = make(), History.of(*messages)
-    turns = [at for at in range(1, len(messages) + 1) if messages[at - 1].role is not Role.ASSISTANT]
+    turns = [at for at in range(1, len(messages) + 1) if may_stand_last(messages[at - 1])]
     again = data.draw(st.lists(st.sampled_from(turns), max_size=5), label="lengths with results left out")
     for number, length in enumerate([*turns, *again]):
         before = data.draw(st.integers(0, length), label="cleared") if number >= len(turns) else 0

@@ -64,7 +64,7 @@ STOPS = {
     "length": StopReason.MAX_TOKENS,
     "max_tokens": StopReason.MAX_TOKENS,
     "refusal": StopReason.REFUSAL,
-    "pause_turn": StopReason.UNKNOWN,
+    "pause_turn": StopReason.PAUSED,
     None: StopReason.UNKNOWN,
 }
 no_bodies = pytest.mark.skip(reason=f"no recorded bodies in {BODIES}: set TURNWHEEL_WIRE to where they are")
@@ -305,7 +305,7 @@ def test_a_recorded_answer_of_responses_goes_back_as_it_came(path: Path) -> None
     answer = Message(
         role=Role.ASSISTANT, parts=parts_of(merged(pieces), calls), at=1.0, model="openai-responses:any"
     )
-    history = History.of(user("hi"), answer)
+    history = History.of(user("hi"), answer, user("and?"))
     request = CallModel(
         id="run-9", model="openai-responses:any", view=Conversation(revision=0, length=len(history))
     )
@@ -317,7 +317,7 @@ def test_a_recorded_answer_of_responses_goes_back_as_it_came(path: Path) -> None
         clock=SystemClock(),
         emit=lambda _: None,
     )
-    _, *sent = json.loads(ResponsesWire().encode(request, scene).body)["input"]
+    _, *sent, _ = json.loads(ResponsesWire().encode(request, scene).body)["input"]
     # A call goes back without its status, and reasoning only if it is encrypted.
     expected = [
         {key: value for key, value in item.items() if key != "status" or item["type"] != "function_call"}

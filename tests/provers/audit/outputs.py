@@ -9,7 +9,7 @@ import attrs
 from provers.simulation.outputs import right
 from turnwheel.effects.config import REQUIRED_CHOICE
 from turnwheel.effects.events import Entered, OutputDecoded
-from turnwheel.effects.messages import Outcome, Role
+from turnwheel.effects.messages import Outcome, Role, StopReason
 from turnwheel.effects.notices import DoneReason, RunEnded
 from turnwheel.effects.output import OutputMode
 from turnwheel.effects.records import AppendMessage, CountOutput
@@ -50,7 +50,8 @@ def given_in(messages: Sequence[Message], name: str) -> str:
         return ""
     if messages[-1].role is Role.TOOL:
         return taken_call(messages, name) or messages[-2].text
-    return messages[-1].text if messages[-1].role is Role.ASSISTANT else ""
+    last = messages[-1]
+    return last.text if last.role is Role.ASSISTANT and last.stop is not StopReason.PAUSED else ""
 
 
 @final

@@ -164,6 +164,7 @@ class RunAuditor:
     text: str = ""
     # What the latest answer ended with.
     ended: StopReason = StopReason.UNKNOWN
+    pauses: int = 0
     # The arguments that were streamed, by the number of their call.
     bits: dict[int, str] = attrs.field(factory=dict)
 
@@ -207,6 +208,7 @@ class RunAuditor:
             aborted=self.aborted,
             text=self.text,
             ended=self.ended,
+            pauses=self.pauses,
             bits=dict(self.bits),
         )
 
@@ -417,6 +419,9 @@ class RunAuditor:
             case TurnEnded(turn=turn, message=message):
                 self.turns += 1
                 self.ended = effect.stop
+                # With calls of the agent's own, the run waits for these and not for the provider.
+                paused = effect.stop is StopReason.PAUSED
+                self.pauses = self.pauses + (not effect.calls) if paused else 0
                 finish = Finish(reason=effect.stop, sequence=effect.sequence)
                 right = turn == self.turns and message.parts[-1] == finish
                 return [] if right else [f"turn {self.turns}, which ended with {finish}, is told as {effect}"]
@@ -445,6 +450,8 @@ class RunAuditor:
         by_itself = told.reason in {DoneReason.END_TURN, DoneReason.REFUSAL}
         if by_itself and (told.reason is DoneReason.REFUSAL) != (self.ended is StopReason.REFUSAL):
             faults.append(f"the answer ended with {self.ended}, and the run with {told.reason}")
+        if by_itself and self.ended is StopReason.PAUSED:
+            faults.append(f"the answer was paused, and the run ended with {told.reason}")
         if self.mail.refused and not self.interrupted and told.reason is not DoneReason.BLOCKED:
             faults.append(f"the prompt did not come in, and the run ended with {told.reason}")
         return faults
@@ -463,6 +470,8 @@ class RunAuditor:
             faults.append(f"used were {self.purse.spent}, the end says {following.spent}")
         if memory.spent.turns != self.turns:
             faults.append(f"{self.turns} turns were completed, counted {memory.spent.turns}")
+        if memory.progress.pauses != self.pauses:
+            faults.append(f"{self.pauses} pauses in a row, counted were {memory.progress.pauses}")
         if (self.begun, self.over) != (following.label != "thinking.start", isinstance(following, Done)):
             faults.append(f"{following.label} after {self.begun} starts and {self.over} ends")
         return faults

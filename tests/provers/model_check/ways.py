@@ -214,6 +214,7 @@ def _answers_of_the_model(name: str, machine: Machine, world: World) -> Iterator
         yield _failed(name, Failure.AUTH)
         if not turns:
             yield _said(name, StopReason.MAX_TOKENS, "hel", world.calls[:1])
+            yield _said(name, StopReason.PAUSED, "hel")
             yield _failed(name, Failure.OVERFLOW)
 
 

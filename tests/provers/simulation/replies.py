@@ -31,7 +31,7 @@ from turnwheel.effects.history import (
     ReasoningPiece,
     TextPiece,
 )
-from turnwheel.effects.messages import Binary, Outcome, StopReason
+from turnwheel.effects.messages import Binary, Outcome, ProviderCall, StopReason
 from turnwheel.effects.requests import Request, RunAgent
 from turnwheel.effects.usage import Spent, Usage
 
@@ -69,12 +69,19 @@ class Speech:
         )
 
 
+UNDER_WAY: tuple[Piece, ...] = (
+    ReasoningPiece(opaque='{"type": "server_tool_use", "id": "st", "name": "web_search", "input": {}}'),
+    ProviderCall(id="st", name="web_search", arguments="{}", status="incomplete"),
+)
+"""A search of the provider that has no result yet."""
+
 STOPS: Mapping[StopReason, int] = {
     StopReason.TOOL_USE: 80,
     StopReason.END_TURN: 7,
     StopReason.MAX_TOKENS: 5,
     StopReason.STOP_SEQUENCE: 4,
     StopReason.UNKNOWN: 4,
+    StopReason.PAUSED: 3,
     StopReason.REFUSAL: 2,
 }
 ENDS: Mapping[StopReason, int] = {
@@ -83,6 +90,7 @@ ENDS: Mapping[StopReason, int] = {
     StopReason.TOOL_USE: 5,
     StopReason.STOP_SEQUENCE: 5,
     StopReason.UNKNOWN: 5,
+    StopReason.PAUSED: 10,
     StopReason.REFUSAL: 5,
 }
 
@@ -109,6 +117,8 @@ def reply(
         habitual = bool(habit.calls) and chance(choices, 80)
         pieces += habit.again(choices) if habitual else tuple(_calls(choices, offered, others))
     stop = weighted(choices, STOPS if kind == "calls" else ENDS)
+    if stop is StopReason.PAUSED and chance(choices, 70):
+        pieces += UNDER_WAY
     return Speech(pieces=pieces, stop=stop, usage=usage(choices), seconds=_seconds(choices))
 
 

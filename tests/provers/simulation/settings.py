@@ -423,6 +423,7 @@ def policy(choices: Choices) -> Policy:
         gates=weighted(choices, {Gates.HOOKS_FIRST: 60, Gates.RULES_FIRST: 40}),
         answer_within=weighted(choices, {None: 75, 3.0: 25}),
         continues=choices.below(3),
+        pauses=weighted(choices, {10: 80, 1: 10, 0: 10}),
         coalesce=weighted(choices, {0.0: 70, 2.0: 30}),
         coalesce_longest=weighted(choices, {0.0: 50, 3.0: 50}),
     )
