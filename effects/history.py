@@ -209,9 +209,10 @@ def clear_results(message: Message) -> Message:
 @final
 @attrs.frozen
 class TextPiece:
-    """A bit of text."""
+    """A bit of text. *begins*: of another text than the one before."""
 
     text: str
+    begins: bool = False
 
 
 @final
@@ -251,7 +252,8 @@ def _close(run: list[Piece]) -> Piece:
     if len(run) == 1:
         return first
     if isinstance(first, TextPiece):
-        return TextPiece("".join([piece.text for piece in run if isinstance(piece, TextPiece)]))
+        text = "".join([piece.text for piece in run if isinstance(piece, TextPiece)])
+        return TextPiece(text, first.begins)
     if isinstance(first, ReasoningPiece):
         thoughts = [piece for piece in run if isinstance(piece, ReasoningPiece)]
         return ReasoningPiece("".join([piece.text for piece in thoughts]), thoughts[-1].signature)
@@ -274,7 +276,7 @@ def _same_part(old: Piece, new: Piece) -> bool:
     if isinstance(old, ReasoningPiece):
         closed = old.signature or old.redacted or old.opaque
         return isinstance(new, ReasoningPiece) and not (closed or new.redacted or new.opaque)
-    return isinstance(old, TextPiece) and isinstance(new, TextPiece)
+    return isinstance(old, TextPiece) and isinstance(new, TextPiece) and not new.begins
 
 
 def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:

@@ -239,9 +239,10 @@ class ModelCalled(_Noticed):
 @final
 @attrs.frozen
 class TextDelta(_Noticed):
-    """A bit of the answer, as it arrived."""
+    """A bit of the answer, as it arrived. *begins*: of another text than the one before."""
 
     text: str
+    begins: bool = False
 
 
 @final

@@ -103,6 +103,8 @@ class PartialOutputs:
 
     def _take(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         if isinstance(delta, TextDelta):
+            if delta.begins:
+                self._answer.end_text()
             self._answer.take_text(delta.text)
             return
         self._answer.end_text()

@@ -123,7 +123,7 @@ def deltas(pieces: Iterable[Piece], at: float) -> list[Effect]:
     And what the provider did with tools of its own, and the sources that it names.
     """
     return [
-        TextDelta(piece.text, at=at) if isinstance(piece, TextPiece) else _shown(piece, at)
+        TextDelta(piece.text, piece.begins, at=at) if isinstance(piece, TextPiece) else _shown(piece, at)
         for piece in pieces
         if (piece.text if isinstance(piece, TextPiece) else _is_shown(piece))
     ]

@@ -297,6 +297,7 @@ class ScenarioWorld:
                 yield self._finished(())
             case ["says" | "thinks" | "hides" | "calls", *_] as words:
                 # model says "text", calls pay {"amount": 5}, look {} [stop=refusal] [used=10/5] [seconds=2]
+                # model says "text", says anew "text": a text of its own.
                 yield self._finished(self._pieces(words))
             case _:
                 pass
@@ -314,8 +315,8 @@ class ScenarioWorld:
         for phrase in filter(None, (words, *self._others)):
             verb, rest = (str(phrase[0]), phrase[1:]) if phrase[0] in _VERBS else (verb, phrase)
             match verb, rest:
-                case "says", [Quoted(text=text)]:
-                    pieces.append(TextPiece(text))
+                case "says", [*anew, Quoted(text=text)] if anew in ([], ["anew"]):
+                    pieces.append(TextPiece(text, begins=bool(anew)))
                 case "thinks", [Quoted(text=text), *proof]:
                     pieces.append(ReasoningPiece(text, _text(proof)))
                 case "hides", [Quoted(text=text)]:

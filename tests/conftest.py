@@ -134,7 +134,9 @@ configs = st.builds(
 )
 ropes = st.builds(
     Rope.of,
-    st.lists(st.builds(TextPiece, text) | st.builds(CallPiece, st.integers(0, 3), text, text, text)),
+    st.lists(
+        st.builds(TextPiece, text, st.booleans()) | st.builds(CallPiece, st.integers(0, 3), text, text, text)
+    ),
     st.integers(0, 9),
 )
 

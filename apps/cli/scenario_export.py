@@ -212,8 +212,8 @@ def _answer(event: ModelFinished) -> str:
 
 def _piece(piece: Piece) -> str:
     match piece:
-        case TextPiece(text=text):
-            return f"says {json.dumps(text)}"
+        case TextPiece(text=text, begins=begins):
+            return f"says {'anew ' if begins else ''}{json.dumps(text)}"
         case CallPiece(name=name, arguments=arguments) if name:
             return f"calls {json.dumps(name)} {json.dumps(arguments)}"
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -36,6 +36,9 @@ class NoticeFilter(Protocol):
     def held_back(self) -> Sequence[Notice]:
         """The notices that are held back when the work on the run ends."""
         ...
+
+
+_Held = TextDelta | ReasoningDelta | ProviderCalled | SourceCited
 
 
 @final
@@ -76,7 +79,7 @@ class CompletedTexts:
 
     def __init__(self) -> None:
         # Held, not joined at once: the answer may be dropped, and then none of it was ever shown.
-        self._held: list[TextDelta | ReasoningDelta | ProviderCalled | SourceCited] = []
+        self._held: list[_Held] = []
 
     def filtered(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """*notices* with the text of an answer at its end."""
@@ -96,16 +99,25 @@ class CompletedTexts:
 
     def held_back(self) -> Sequence[Notice]:
         """The text of an answer that was left: a run that was drained ends without one of `ENDS`."""
-        # Neighbours of one kind are one notice, so text and reasoning keep their order.
+        # Neighbours of one text are one notice, so text and reasoning keep their order.
+        texts = accumulate([isinstance(notice, TextDelta) and notice.begins for notice in self._held])
         told: list[Notice] = []
-        for _, group in groupby(self._held, type):
-            alike = list(group)
-            texts = [notice for notice in alike if isinstance(notice, TextDelta | ReasoningDelta)]
-            told += [_joined(texts)] if texts else alike
+        for _, group in groupby(zip(self._held, texts, strict=True), lambda each: (type(each[0]), each[1])):
+            told += _joined([notice for notice, _ in group])
         self._held.clear()
         return told
 
 
-def _joined(deltas: Sequence[TextDelta | ReasoningDelta]) -> TextDelta | ReasoningDelta:
-    """*deltas*, which are of one kind, as one that came when the last of them did."""
-    return type(deltas[0])("".join([delta.text for delta in deltas]), at=deltas[-1].at)
+def _joined(alike: Sequence[_Held]) -> Sequence[Notice]:
+    """Notices of one kind, *alike*; those of a text as one that came when the last of them did."""
+    first, text = (
+        alike[0],
+        "".join([one.text for one in alike if isinstance(one, TextDelta | ReasoningDelta)]),
+    )
+    match first:
+        case TextDelta():
+            return [TextDelta(text, first.begins, at=alike[-1].at)]
+        case ReasoningDelta():
+            return [ReasoningDelta(text, at=alike[-1].at)]
+        case _:
+            return alike

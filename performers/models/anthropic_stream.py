@@ -51,6 +51,8 @@ class _Block:
     # The start of a call of the provider's own tool, and its input as it comes.
     start: Object = attrs.Factory(dict)
     bits: list[str] = attrs.Factory(list)
+    # A text that has not been told, and is another one than the one before.
+    begins: bool = False
     # The sources of a text, and where it stands in the text of the answer.
     sources: list[Object] = attrs.Factory(list)
     begin: int = 0
@@ -172,14 +174,14 @@ class MessagesParser(BodyParser):
         block = _Block(begin=self._told, end=self._told)
         match start.get("type"):
             case "text":
-                if self._after_text:
-                    # Ends the text before: the blocks of a comment and of an output are not one text.
-                    self._say(ReasoningPiece(), pieces)
+                # The blocks of a comment and of an output are not one text.
+                block.begins = self._after_text
                 block.sources += objects(start.get("citations"))
                 if text := first_text(start, "text"):
                     self._told += len(text)
                     block.end = self._told
-                    self._say(TextPiece(text), pieces)
+                    self._say(TextPiece(text, block.begins), pieces)
+                    block.begins = False
             case "thinking":
                 self._think(block, first_text(start, "thinking"), pieces)
                 self._sign(block, first_text(start, "signature"), pieces)
@@ -237,7 +239,8 @@ class MessagesParser(BodyParser):
             if text and isinstance(text, str):
                 if self._thought is not None:
                     self._tear()
-                pieces.append(TextPiece(text))
+                pieces.append(TextPiece(text, block.begins))
+                block.begins = False
                 self._told += len(text)
                 block.end = self._told
         elif kind == "input_json_delta":

@@ -121,7 +121,7 @@ class SurrogateJoiner:
     def _mended(self, piece: Piece) -> Piece:
         match piece:
             case TextPiece():
-                return TextPiece(self._take(TextPiece, piece.text))
+                return TextPiece(self._take(TextPiece, piece.text), piece.begins)
             case ReasoningPiece():
                 text = self._take(ReasoningPiece, piece.text)
                 return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted), piece.opaque)

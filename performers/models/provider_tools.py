@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any, cast, final
 
 import attrs
@@ -166,10 +167,7 @@ def said_parts(
 ) -> list[SaidPart]:
     """The parts of *message*, with the blocks that *opaque_of* knows as they came."""
     said, text, begin = list[SaidPart](), "", 0
-    for part in message.parts:
-        if isinstance(part, Text):
-            text += part.text
-            continue
+    for before, part in pairwise((None, *message.parts)):
         if isinstance(part, Citation):
             if source := opaque_of(part):
                 if text.strip():
@@ -178,9 +176,13 @@ def said_parts(
                 elif said and isinstance(last := said[-1], CitedText):
                     last.citations.append(source)
             continue
-        if text:
+        # Behind a citation the same text goes on.
+        if text and not (isinstance(part, Text) and isinstance(before, Citation)):
             said.append(Text(text=text))
             text, begin = "", begin + len(text)
+        if isinstance(part, Text):
+            text += part.text
+            continue
         block = opaque_of(part) if isinstance(part, Reasoning | ProviderCall) else {}
         kind = first_text(block, "type")
         if kind in SERVER_CALLS or kind.endswith(RESULT_BLOCK):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Unpack, final
 
 import attrs
@@ -213,14 +214,15 @@ class _EncodedInput(encoding.EncodedConversation[_InputMark]):
         placed: list[_Placed] = []
         message_item: _Placed | None = None  # the message so far, whose own fields come behind it
         at, said = -1, 0
-        for part in message.parts:
+        for before, part in pairwise((None, *message.parts)):
             match part:
                 case Text() | Binary():
                     text = part.text if isinstance(part, Text) else encoding.attachment_note(part)
                     if message_item is None:
-                        message_item = _Placed(at, {"role": "assistant", "content": ""}, begin=said)
+                        message_item = _Placed(at, {"role": "assistant", "content": ""})
                         placed.append(message_item)
-                    message_item.item["content"] += text
+                    # Behind a citation the same text goes on.
+                    message_item.say(text, said, begins=isinstance(before, Text))
                     said += len(text) if isinstance(part, Text) else 0
                 case Citation():
                     if message_item is not None and (sent := self.opaque_of(part)):
@@ -263,24 +265,32 @@ class _Placed:
     """
     An item of an answer, *at* its place among the others.
 
-    The text of a message has *annotations* and *begin*s there in the text of the answer.
+    A message has *texts*, the last of which *begin*s there in the text of the answer.
     """
 
     at: int
     item: Object
     begin: int = 0
-    annotations: list[Object] = attrs.Factory(list)
+    texts: list[Object] = attrs.Factory(list)
+
+    def say(self, text: str, at: int, *, begins: bool) -> None:
+        """Add *text* to the message, which *begins* another one, or goes on *at* a place of the answer."""
+        self.item["content"] += text
+        if begins or not self.texts:
+            self.begin = at
+            self.texts.append({"type": "output_text", "text": "", "annotations": []})
+        self.texts[-1]["text"] += text
 
     def cite(self, source: Citation, sent: Object) -> None:
-        """Add the annotation of *source*, which was *sent*: the parts of a message go back as one text."""
+        """Add the annotation of *source*, which was *sent*, to the last text."""
         if "start_index" in sent:
             sent |= {"start_index": source.start - self.begin, "end_index": source.end - self.begin}
-        self.annotations.append(sent)
+        self.texts[-1]["annotations"].append(sent)
 
     def complete(self, own: _Placed) -> None:
-        """Make this the message that *own* has the fields of."""
-        content = [{"type": "output_text", "text": self.item["content"], "annotations": self.annotations}]
-        self.at, self.item = own.at, {"role": "assistant", "content": content, **own.item}
+        """Make this the message that *own* has the fields of, without blank texts, which are refused."""
+        texts = [text for text in self.texts if text["text"].strip()]
+        self.at, self.item = own.at, {"role": "assistant", "content": texts, **own.item}
 
 
 def _sendable(items: list[Object]) -> list[Object]:

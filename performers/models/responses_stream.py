@@ -113,6 +113,7 @@ class ResponsesParser(BodyParser):
         self._by_index: dict[int, _OpenItem] = {}
         self._calls = 0
         self._told = 0  # characters of text
+        self._after_text = False  # nothing that the provider did stands behind the last text
         self._refused = False
         self._reason: StopReason | None = None
         self._usage: Object | None = None
@@ -200,9 +201,11 @@ class ResponsesParser(BodyParser):
             if item.number is not None and item.named:
                 pieces.append(CallPiece(item.number, arguments=bit))
         else:
+            begins = self._after_text and len(text.bits) == 1
+            self._after_text = True
             self._told += len(bit)
             self._refused = self._refused or field == "refusal"
-            pieces.append(TextPiece(bit))
+            pieces.append(TextPiece(bit, begins))
 
     def _complete(self, item: _OpenItem, field: str, part: int, whole: str, pieces: list[Piece]) -> None:
         """Tell of *whole*, a text of *item*, what was not told yet."""
@@ -246,6 +249,7 @@ class ResponsesParser(BodyParser):
                         self._cite(item, part, note, pieces)
                 if item.texts and not item.kept and any(sent.get(field) for field in ("id", "phase")):
                     pieces.append(ReasoningPiece(opaque=_kept(item, "message", sent, _MESSAGE_FIELDS)))
+                    self._after_text = False
                 item.kept = True
             case "reasoning":
                 self._thought(item, sent, pieces, final=final)
@@ -259,6 +263,7 @@ class ResponsesParser(BodyParser):
                     item.kept = True
                     opaque = to_json({**sent, AT: item.at}).decode()
                     pieces.append(item_call(sent, opaque) or ReasoningPiece(opaque=opaque))
+                    self._after_text = False
 
     def _thought(self, item: _OpenItem, sent: Object, pieces: list[Piece], *, final: bool) -> None:
         """Read *sent*, all of the reasoning *item*: its summary, its text, and what goes back."""

@@ -11,7 +11,7 @@ from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece, Rope, Te
 
 texts = st.text("ab", max_size=3)
 pieces: st.SearchStrategy[Piece] = st.one_of(
-    st.builds(TextPiece, texts),
+    st.builds(TextPiece, texts, st.booleans()),
     st.builds(ReasoningPiece, texts, st.sampled_from(["", "", "proof"])),
     st.builds(CallPiece, st.integers(0, 2), st.sampled_from(["", "w"]), st.sampled_from(["", "f"]), texts),
 )
@@ -40,6 +40,14 @@ def test_neighbours_are_joined_and_calls_are_gathered() -> None:
         TextPiece("h"),
     )
 
+    # A text that begins is not joined to the one before.
+    assert merged(
+        [TextPiece("a"), TextPiece("", begins=True), TextPiece("b"), TextPiece("c", begins=True)]
+    ) == (
+        TextPiece("a"),
+        TextPiece("b", begins=True),
+        TextPiece("c", begins=True),
+    )
     # The first name and id of a call count: some servers send them again with every piece, others only later.
     assert merged([CallPiece(0), CallPiece(0, "w", "f"), CallPiece(0, "x", "g", "{}")]) == (
         CallPiece(0, "w", "f", "{}"),

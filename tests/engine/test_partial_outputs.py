@@ -257,6 +257,16 @@ def test_a_text_may_stand_before_that_of_the_output_and_more_in_the_middle_of_it
     assert partials_of([start, begun, thought, rest[0], thought, rest[1]]) == grown
 
 
+def test_the_output_may_be_a_text_right_behind_another_one() -> None:
+    steps: list[list[Notice]] = [
+        [asked(OutputMode.NATIVE)],
+        [text("I look {it} up. ")],
+        [TextDelta('{"a": "b', begins=True, at=0.0), text("c" * 40)],
+        [text('d"}'), ended("I look {it} up. ", f'{{"a": "b{"c" * 40}d"}}')],
+    ]
+    assert partials_of(steps) == [{"a": "b" + "c" * 40}, {"a": "b" + "c" * 40 + "d"}]
+
+
 def test_a_call_without_arguments_is_an_empty_object() -> None:
     assert partials_of([[asked(OutputMode.TOOL)], [CallDelta(0, "result", at=0.0), ended(called(""))]]) == [
         {}

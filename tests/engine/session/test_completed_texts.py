@@ -57,6 +57,15 @@ def test_a_text_comes_whole_with_the_end_of_its_answer(end: Notice) -> None:
     assert Delivery(include_partial=True).filter(None, lambda: True) is None
 
 
+def test_two_texts_behind_one_another_come_apart() -> None:
+    text = partial(TextDelta, at=0.0)
+    begun = text("c", begins=True)
+    assert shown([text("a"), text("b"), begun, text("d"), TURN]) == [
+        [text("ab"), text("cd", begins=True), TURN],
+        [],
+    ]
+
+
 def test_the_text_of_an_answer_that_broke_off_is_left_out() -> None:
     steps: list[list[Notice]] = [
         [SEARCHED, TextDelta("a", at=0.0), CITED, DROPPED, ODD, TextDelta("b", at=0.0)],

@@ -180,7 +180,7 @@ def in_words(pieces: Iterable[Piece], ending: AnswerEnd) -> list[str]:
     for piece in pieces:
         match piece:
             case TextPiece():
-                lines.append(f"text {piece.text}")
+                lines.append(f"{'another ' if piece.begins else ''}text {piece.text}")
             case ReasoningPiece():
                 lines.append(f"thinking {filled(piece)}")
             case CallPiece():

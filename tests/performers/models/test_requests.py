@@ -963,6 +963,13 @@ def test_what_the_provider_did_goes_back_to_responses_as_it_came() -> None:
     later = attrs.evolve(source, start=5, end=13)
     answer = assistant(*first, attrs.evolve(called), "It is X.", later, kept("message", 1, **COMMENT))
     assert items_of(HI, answer, HI)[-2]["content"] == content
+    # Its texts are parts of it; behind a citation the same one goes on.
+    answer = assistant("Look.", "It is X.", later, "!", " ", kept("message", 0, **COMMENT))
+    texts = [
+        part("output_text", text=text, annotations=notes)
+        for text, notes in (("Look.", []), ("It is X.!", [NOTE]))
+    ]
+    assert items_of(HI, answer, HI)[-2]["content"] == texts
     # Another model is told what was said, and no more.
     said = {"role": "assistant", "content": "It is X."}
     answer = assistant(called, "It is ", source, "X.", source)
