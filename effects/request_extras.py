@@ -144,8 +144,8 @@ def _credentials(value: object) -> Iterator[str]:
             yield from _credentials(inner)
 
 
-# What the types of tools begin with that a provider describes and its client runs. The call of such a
-# tool waits for a result that no performer here makes.
+# What the types of tools begin with that a provider describes and its client runs, and the types of their
+# calls. Such a call waits for a result that no performer here makes.
 CLIENT_TOOLS = (
     *("function", "custom", "namespace"),
     *("computer", "local_shell", "apply_patch", "bash_", "text_editor_", "memory_"),

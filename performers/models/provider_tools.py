@@ -16,6 +16,7 @@ from typing import Any, cast, final
 import attrs
 
 from ...effects.messages import Binary, Citation, Message, ProviderCall, Reasoning, Text, ToolCall
+from ...effects.request_extras import CLIENT_TOOLS
 from .encoding import shorten_middle, to_json
 from .lenient_json import Object, as_object, first_label, first_text, number, shorten_label
 
@@ -33,9 +34,6 @@ _NO_ARGUMENTS = frozenset({*_RESULTS, "id", "type", "status", "name", "result", 
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 RESULT_BLOCK = "_tool_result"
 
-# Items of Responses with the name of a call that the client would have to run.
-_CLIENT_CALLS = frozenset({"computer_call", "custom_tool_call", "local_shell_call", "apply_patch_call"})
-
 
 def shown(value: object) -> str:
     """*value* as JSON text without its encrypted fields, cut where it is long; empty for nothing."""
@@ -52,7 +50,7 @@ def _plain(value: object) -> object:
 def item_call(item: Object, opaque: str) -> ProviderCall | None:
     """The call that *item* of Responses is, which goes back as *opaque*; None where it is another item."""
     kind = first_text(item, "type")
-    if not kind.endswith("_call") or kind in _CLIENT_CALLS:
+    if not kind.endswith("_call") or kind.startswith(CLIENT_TOOLS):
         return None
     result = next((item[name] for name in _RESULTS if item.get(name)), None)
     arguments = item.get("arguments")
