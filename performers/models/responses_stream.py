@@ -46,11 +46,8 @@ END_STATUSES: Mapping[str, str] = {
     "response.cancelled": "cancelled",
 }
 
-# Why an answer is incomplete; all other reasons are `UNKNOWN`.
-INCOMPLETE_REASONS: Mapping[str, StopReason] = {
-    "max_output_tokens": StopReason.MAX_TOKENS,
-    "content_filter": StopReason.REFUSAL,
-}
+# The reason of an incomplete answer that is no limit.
+CONTENT_FILTER = "content_filter"
 
 # The fields of a message that go back with it, besides its text.
 _MESSAGE_FIELDS = ("id", "status", "phase")
@@ -300,11 +297,13 @@ class ResponsesParser(BodyParser):
         self._ended = self.done = True
 
     def _reason_of(self, response: Object, status: str) -> StopReason:
-        if status == "incomplete":
-            details = as_object(response.get("incomplete_details"))
-            return INCOMPLETE_REASONS.get(first_text(details, "reason"), StopReason.UNKNOWN)
-        if self._refused:
+        why = first_text(as_object(response.get("incomplete_details")), "reason")
+        if self._refused or (status == "incomplete" and why == CONTENT_FILTER):
             return StopReason.REFUSAL
+        if status == "incomplete":
+            # Without a reason, too: LiteLLM tells none where a model met its limit. A cut answer must not
+            # count as a whole one, nor may its calls run.
+            return StopReason.MAX_TOKENS
         return StopReason.TOOL_USE if self._calls else StopReason.END_TURN
 
     def _count(self, response: Object, *, final: bool = False) -> None:

@@ -104,6 +104,19 @@ async def test_comments_before_an_output_are_no_part_of_it(model: str, body: str
     assert await outputs_of(model, body) == (Person("Ann", 7), 1)
 
 
+@pytest.mark.parametrize("details", [None, {"reason": None}, {"reason": "max_tool_calls"}])
+async def test_an_answer_that_was_cut_without_a_known_reason_is_no_output(details: object) -> None:
+    """Not even where it is right by chance."""
+    text = {"type": "message", "content": [{"type": "output_text", "text": ANN}]}
+    response = {"status": "incomplete", "incomplete_details": details, "output": [text]}
+    body = events({"type": "response.incomplete", "response": response})
+    async with httpx.AsyncClient(
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, text=body))
+    ) as client:
+        result = await Agent(model=GPT, client=client, api_key="k", output=Person).run("who?")
+    assert (result.reason, result.text) == ("max_tokens", ANN)
+
+
 async def test_an_output_in_several_texts_is_one() -> None:
     half = len(ANN) // 2
     body = messages(ANN[:half], ANN[half:], between=SEARCH)

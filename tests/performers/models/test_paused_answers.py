@@ -67,8 +67,8 @@ class Server:
 
 def agent_of(server: Server, **settings: Any) -> Agent:
     transport = httpx.MockTransport(server)
-    settings = {"model": CLAUDE, "api_key": "k", "client": httpx.AsyncClient(transport=transport)} | settings
-    return Agent(**settings)
+    settings.setdefault("model", CLAUDE)
+    return Agent(api_key="k", client=httpx.AsyncClient(transport=transport), **settings)
 
 
 def user(text: str) -> Block:
