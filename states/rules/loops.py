@@ -22,6 +22,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import final
 
 import attrs
@@ -205,11 +206,15 @@ def latest(history: History, window: int, summarised: Sequence[Message] = ()) ->
     if summarised and length <= 2 * window:
         said = _unsummarised(said, summarised)
     # Between two things that a person says each answer has calls, or it would be the last; behind each are
-    # its results.
+    # its results. Only an answer that was paused has none.
     behind = said[::-2]
     roles = [message.role for message in behind]
     if Role.USER in roles:
         behind = behind[: roles.index(Role.USER)]
+        roles = roles[: roles.index(Role.USER)]
+    if Role.ASSISTANT in roles:
+        said = tuple([message for message in said if message.role is not Role.ASSISTANT or message.calls])
+        behind = tuple(takewhile(lambda message: message.role is Role.TOOL, said[::-2]))
     made = [
         (part, results)
         for answer, results in zip(said[-2::-2], behind, strict=False)
@@ -233,8 +238,8 @@ def remembered(old: Sequence[Message], loops: Loops, summarised: Sequence[Messag
         # Only as many as are ever looked at: what is remembered does not grow with the conversation.
         if message.role is Role.USER or calls >= most:
             break
-        parts = tuple([part for part in message.parts if isinstance(part, ToolCall | ToolResult)])
-        kept.append(attrs.evolve(message, parts=parts))
+        if parts := tuple([part for part in message.parts if isinstance(part, ToolCall | ToolResult)]):
+            kept.append(attrs.evolve(message, parts=parts))
         calls += len(message.calls)
     return tuple(reversed(kept))
 

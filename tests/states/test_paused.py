@@ -79,6 +79,30 @@ def test_pauses_are_counted_in_a_row() -> None:
     assert run.reason == "end_turn"
 
 
+def test_pauses_do_not_hide_that_a_model_goes_in_circles() -> None:
+    run = MachineHarness(config(loops=Loops(warn=None, withdraw=None, stop=3, same=None)))
+    for _ in range(3):
+        assert run.label == "streaming"
+        pause(run)
+        run.say(*calls("look"))
+        run.end("look")
+    assert run.reason == "loop_detected"
+
+
+def test_pauses_do_not_hide_that_a_model_goes_in_circles_over_a_summary() -> None:
+    model = ModelSpec(name="main", window=1_000)
+    run = MachineHarness(
+        config(model=model, loops=Loops(warn=None, withdraw=None, stop=3, same=None)), "Look again. " * 80
+    )
+    for used in (10, 900, 10):
+        pause(run)
+        run.say(*calls("look"), usage=Usage(input=used, output=5))
+        run.end("look")
+        if run.label == "compacting.summary":
+            run.say("They want it looked at.")
+    assert run.reason == "loop_detected"
+
+
 def test_a_pause_counts_against_the_limits() -> None:
     run = MachineHarness(config(limits=Limits(turns=1)))
     pause(run)

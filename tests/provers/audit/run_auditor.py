@@ -52,6 +52,7 @@ from turnwheel.effects.notices import (
     Ignored,
     InterruptRequested,
     ModelCalled,
+    ProviderCalled,
     ReasoningDelta,
     RetryScheduled,
     RunEnded,
@@ -258,7 +259,7 @@ class RunAuditor:
                 self.text += effect.text
             elif isinstance(effect, CallDelta):
                 self._bit(effect)
-            elif not isinstance(effect, ReasoningDelta):
+            elif not isinstance(effect, ReasoningDelta | ProviderCalled):
                 return [f"{streamed} led to {effect}"]
         same = now.remembered is now.memory and now.following.open == now.state.open
         return [] if same else [f"{streamed} changed more than the answer"]
