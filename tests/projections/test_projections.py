@@ -519,7 +519,13 @@ async def test_a_session_tells_all_its_watchers_the_same() -> None:
 
 @pytest.fixture(scope="module")
 def plays() -> list[Play]:
-    return [play(seed) for seed in range(120)]
+    # A call that was lost and is run again starts twice, which the rules below leave out.
+    return [one for one in map(play, range(120)) if _starts_once(one)]
+
+
+def _starts_once(one: Play) -> bool:
+    started = [effect.call for effect in one.effects if isinstance(effect, ToolStarted)]
+    return len(started) == len(set(started))
 
 
 def notices_of(one: Play) -> list[Notice]:
