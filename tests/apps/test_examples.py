@@ -32,7 +32,7 @@ MOUNT = (
     "{'hello': 'world'}\nmay refund run with {'cents': 99900}?\n",
     "refunded 999 cents\nended: end_turn, after 2 turns\n",
 )
-WIRE = ("TextPiece(text='Hi')\n", "response='', model='', detail='')\n")
+WIRE = ("TextPiece(text='Hi', begins=False)\n", "response='', model='', detail='')\n")
 CELERY = (
     "job-1: Order 1 is shipped. It took 2 turns.\njob-1: Order 1 is shipped. It took 2 turns.\n",
     "job-2: Order 2 is shipped. Its first worker was killed.\njob-3: rests at a question",
