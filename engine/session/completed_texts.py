@@ -110,13 +110,10 @@ class CompletedTexts:
 
 def _joined(alike: Sequence[_Held]) -> Sequence[Notice]:
     """Notices of one kind, *alike*; those of a text as one that came when the last of them did."""
-    first, text = (
-        alike[0],
-        "".join([one.text for one in alike if isinstance(one, TextDelta | ReasoningDelta)]),
-    )
-    match first:
-        case TextDelta():
-            return [TextDelta(text, first.begins, at=alike[-1].at)]
+    text = "".join([one.text for one in alike if isinstance(one, TextDelta | ReasoningDelta)])
+    match alike[0]:
+        case TextDelta(begins=begins):
+            return [TextDelta(text, begins, at=alike[-1].at)]
         case ReasoningDelta():
             return [ReasoningDelta(text, at=alike[-1].at)]
         case _:
