@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from provers.audit.outputs import taken_call
-from turnwheel.effects.messages import Finish, Role, ToolCall, ToolResult
+from turnwheel.effects.messages import Finish, Role, StopReason, ToolCall, ToolResult
 from turnwheel.effects.requests import CallModel, Request
 from turnwheel.states.context import ConversationMemory, RunProgress, SessionMemory
 from turnwheel.states.rules.token_estimates import message_size
@@ -98,8 +98,9 @@ def _to_check(machine: Machine) -> str:
     output, history = machine.config.output, machine.memory.history
     if output is None or not history or not isinstance(machine.state, Thinking):
         return ""
-    # Beside calls there is text, too, which is none.
-    text = history[-1].text if history[-1].role is Role.ASSISTANT else ""
+    # Beside calls there is text, too, which is none. Nor is that of an answer that the provider paused.
+    last = history[-1]
+    text = last.text if last.role is Role.ASSISTANT and last.stop is not StopReason.PAUSED else ""
     return taken_call(history.slice(max(0, len(history) - 2), len(history)), output.name) or text
 
 
