@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import cast, final
+from typing import Any, cast, final
 
 import attrs
 
@@ -46,8 +46,10 @@ _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 )
 
-# Keywords that hold schemas by names, and those that hold a list whose order does not matter.
-_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+# Keywords whose own keys are names, with schemas or lists of names, and those that hold a list in any order.
+_BY_NAME = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs", "definitions"}
+)
 _UNORDERED = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
 
 
@@ -70,10 +72,16 @@ def _shape(node: object) -> object:
 def _keyword(key: str, value: object) -> object:
     """The shape of the *value* of the keyword *key*."""
     # Properties may have names of keywords, and values may look like schemas.
-    if key in _SCHEMAS_BY_NAME and isinstance(value, dict):
-        return {name: _shape(each) for name, each in value.items()}
+    if key in _BY_NAME and isinstance(value, dict):
+        return {
+            name: _unordered(each) if isinstance(each, list) else _shape(each) for name, each in value.items()
+        }
     shape = value if key in {"const", "enum"} else _shape(value)
-    return sorted(shape, key=_text) if key in _UNORDERED and isinstance(shape, list) else shape
+    return _unordered(shape) if key in _UNORDERED and isinstance(shape, list) else shape
+
+
+def _unordered(values: list[Any]) -> list[Any]:
+    return sorted(values, key=_text)
 
 
 def _text(value: object) -> str:

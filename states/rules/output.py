@@ -37,9 +37,8 @@ def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
     outcomes = {result.call: result.outcome for result in last.results} if last is not None else {}
     if last is not None and last.role is Role.TOOL and len(history) > 1:
         last = history[-2]
-    # An answer that is empty is not kept, so the history then ends with what it answers. That may be a paused
-    # answer, which is not the output.
-    if last is None or last.role is not Role.ASSISTANT or last.stop is StopReason.PAUSED:
+    # An answer that is empty is not kept, so the history then ends with what it answers.
+    if last is None or last.role is not Role.ASSISTANT:
         return ""
     # Another tool may have the name where the model is not asked by one.
     tool = spec.tool_for(last.model)
@@ -47,8 +46,10 @@ def answer_in(history: Sequence[Message], spec: OutputSpec) -> str:
         if call.name == tool and outcomes.get(call.id) is Outcome.OK:
             # Several providers send no text at all for a call without arguments.
             return call.arguments.strip() or "{}"
-    # Behind results of calls that ran, an empty answer is not kept. Text before the calls is no output.
-    return "" if {*outcomes.values()} - {Outcome.SKIPPED} else _final_text(last)
+    # Behind results of calls that ran, an empty answer is not kept. Text before the calls is no output, nor
+    # is that of an answer that goes on.
+    is_over = last.stop is not StopReason.PAUSED
+    return _final_text(last) if is_over and {*outcomes.values()} <= {Outcome.SKIPPED} else ""
 
 
 def _final_text(answer: Message) -> str:

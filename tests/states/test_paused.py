@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from turnwheel.effects import notices
 from turnwheel.effects.config import Limits, Loops, ModelSpec, Policy, Steering, with_output
 from turnwheel.effects.events import Failure
-from turnwheel.effects.history import Piece, ReasoningPiece
+from turnwheel.effects.history import CallPiece, Piece, ReasoningPiece
 from turnwheel.effects.messages import Finish, ProviderCall, Role, StopReason
-from turnwheel.effects.output import OutputSpec
+from turnwheel.effects.output import OutputMode, OutputSpec
 from turnwheel.effects.requests import CallModel
 from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.machine import Machine
@@ -163,6 +164,14 @@ def test_a_run_that_is_restored_behind_a_pause_asks_the_model_once_more() -> Non
     assert restored.machine.memory.progress.pauses == 1
     restored.say("It is so.")
     assert restored.reason == "end_turn"
+
+
+@pytest.mark.parametrize("stop", [StopReason.TOOL_USE, StopReason.PAUSED])
+def test_an_output_that_is_called_ends_the_run_also_where_the_answer_was_paused(stop: StopReason) -> None:
+    run = MachineHarness(with_output(config(), attrs.evolve(NUMBER, mode=OutputMode.TOOL)))
+    run.say(CallPiece(0, "c", NUMBER.name, '{"value": 1}'), stop=stop)
+    [ended] = run.got(notices.RunEnded)
+    assert (ended.reason, ended.output) == ("end_turn", '{"value": 1}')
 
 
 def test_a_paused_answer_is_no_output() -> None:

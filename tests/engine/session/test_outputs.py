@@ -334,6 +334,9 @@ async def test_a_run_that_goes_on_in_a_copy_is_read_there() -> None:
         ({"prefixItems": [{"type": "null"}, {}]}, {"prefixItems": [{}, {"type": "null"}]}, False),
         ({"anyOf": [{"description": "b"}, {"const": 1}]}, {"anyOf": [{"const": 1}, {}]}, True),
         ({"minimum": 1}, {"minimum": 2}, False),
+        ({"dependentRequired": {"title": ["a"]}}, {"dependentRequired": {}}, False),
+        ({"dependentSchemas": {"default": {"const": 1}}}, {"dependentSchemas": {}}, False),
+        ({"dependentRequired": {"a": ["b", "c"]}}, {"dependentRequired": {"a": ["c", "b"]}}, True),
     ],
 )
 def test_two_schemas_are_one_where_only_annotations_and_the_order_differ(

@@ -49,9 +49,11 @@ def given_in(messages: Sequence[Message], name: str) -> str:
     if not messages:
         return ""
     if messages[-1].role is Role.TOOL:
-        return taken_call(messages, name) or messages[-2].text
-    last = messages[-1]
-    return last.text if last.role is Role.ASSISTANT and last.stop is not StopReason.PAUSED else ""
+        taken, last = taken_call(messages, name), messages[-2]
+    else:
+        taken, last = "", messages[-1]
+    ended = last.role is Role.ASSISTANT and last.stop is not StopReason.PAUSED
+    return taken or (last.text if ended else "")
 
 
 @final
