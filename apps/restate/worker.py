@@ -95,7 +95,7 @@ class RestateWorker:
         from hypercorn.asyncio import serve  # noqa: PLC0415  # see above
         from hypercorn.config import Config  # noqa: PLC0415  # see above
 
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        loop, stopped, drained = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         # By the hook of the SDK, which would put its own handler in the place of any other.
         for each in (signal.SIGTERM, signal.SIGINT):
             install_shutdown_hook(loop, stopped.set, each)
@@ -103,6 +103,7 @@ class RestateWorker:
         async def over() -> None:
             await stopped.wait()
             await self.drain(drain)
+            drained.set()
 
         config = Config()
         # It is hypercorn's to close.
@@ -112,9 +113,9 @@ class RestateWorker:
         try:
             await serve(self.app, config, shutdown_trigger=over)
         except Exception as error:
-            if not stopped.is_set():
+            if not drained.is_set():
                 raise
-            # By then the turns were drained: no failure of a connection that is being closed loses anything.
+            # The turns were left to others by then: the failure of a connection that is closed loses nothing.
             warn("the restate worker closed a connection badly as it ended", error)
 
     async def drain(self, within: float | None = None) -> None:

@@ -36,6 +36,28 @@ async def test_a_worker_that_was_told_to_end_ends_well_though_closing_a_connecti
     assert "closed a connection badly" in caplog.text
 
 
+async def test_a_server_that_fails_before_the_turns_are_drained_fails_the_worker(
+    worker: RestateWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(*_: object, shutdown_trigger: Callable[[], Awaitable[None]]) -> None:
+        draining = asyncio.ensure_future(shutdown_trigger())
+        os.kill(os.getpid(), signal.SIGTERM)
+        await begun.wait()
+        draining.cancel()
+        msg = "no file descriptors"
+        raise OSError(msg)
+
+    async def drain(_: Agent, _within: float | None = None) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    monkeypatch.setattr(hypercorn.asyncio, "serve", serve)
+    monkeypatch.setattr(Agent, "drain", drain)
+    with pytest.raises(OSError, match="no file descriptors"):
+        await worker.serve("127.0.0.1:0")
+
+
 async def test_a_server_that_fails_by_itself_fails_the_worker(
     worker: RestateWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
