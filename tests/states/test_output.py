@@ -20,7 +20,7 @@ from turnwheel.effects.config import (
     with_output,
 )
 from turnwheel.effects.errors import ConfigError
-from turnwheel.effects.events import Deny, Failure
+from turnwheel.effects.events import Deny, Failure, ModelFinished
 from turnwheel.effects.history import CallPiece, ReasoningPiece, TextPiece
 from turnwheel.effects.hooks import Hook, HookAnswer, HookSpec
 from turnwheel.effects.messages import Citation, Outcome, StopReason
@@ -32,7 +32,7 @@ from turnwheel.effects.usage import Usage
 from turnwheel.engine.core.machine import Machine
 from turnwheel.states.rules.output import candidate
 from turnwheel.states.state import Done
-from turnwheel.testing.harness import TOOLS, MachineHarness, calls, config
+from turnwheel.testing.harness import TOOLS, MachineHarness, call, calls, config
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -395,3 +395,21 @@ def test_an_output_by_a_tool_is_taken_also_where_the_next_model_is_asked_in_anot
     run.change(SetModel(model="wire:spare"))
     run.end("look")
     assert given(run) == ("end_turn", ANN)
+
+
+def test_an_output_is_not_taken_from_a_tool_that_was_not_shown() -> None:
+    """A performer may show fewer tools than the request has, and says so in its answer."""
+    run = MachineHarness(asked("tool"))
+    [request] = run.machine.state.open
+    answer = ModelFinished(
+        at=1.0,
+        request=request,
+        stop=StopReason.TOOL_USE,
+        usage=Usage(),
+        pieces=(call(0, "person"),),
+        offered=(),
+    )
+    run.feed(answer)
+    assert run.label == "streaming"
+    [result] = run.machine.memory.history[-1].results
+    assert (result.outcome, "not found" in result.content) == (Outcome.ERROR, True)
