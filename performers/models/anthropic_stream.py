@@ -84,6 +84,7 @@ class MessagesParser(BodyParser):
         self._provided: dict[str, tuple[str, str]] = {
             call.id: (call.name, call.arguments) for call in paused if call.status == INCOMPLETE
         }
+        self._carried = {*self._provided}  # the ids of those that the answer before made
 
     @property
     def usage(self) -> Usage | None:
@@ -105,6 +106,8 @@ class MessagesParser(BodyParser):
         return [
             ProviderCall(id=wire_id, name=name, arguments=arguments, status=INCOMPLETE)
             for wire_id, (name, arguments) in calls.items()
+            # Only an answer that is paused again hands on what it did not call: a result may still come.
+            if wire_id not in self._carried or self._reason is StopReason.PAUSED
         ]
 
     def _chunk(self, chunk: Object, pieces: list[Piece]) -> None:
@@ -218,8 +221,9 @@ class MessagesParser(BodyParser):
                 given, arguments = input_of(block.bits, block.start)
                 opaque = to_json({**block.start, "input": given}).decode()
                 self._say(ReasoningPiece(opaque=opaque), pieces)
-                named = first_label(block.start, "name"), arguments
-                self._provided[first_text(block.start, "id")] = named
+                wire_id = first_text(block.start, "id")
+                self._provided[wire_id] = first_label(block.start, "name"), arguments
+                self._carried.discard(wire_id)
             if block.sources:
                 pieces += [cited(source, block.begin, block.end) for source in block.sources]
                 self._after_text = False

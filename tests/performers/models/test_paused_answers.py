@@ -117,6 +117,29 @@ async def test_an_answer_may_pause_again() -> None:
     ]
 
 
+@pytest.mark.parametrize("fallback", [None, "anthropic:claude-opus-4-1"])
+async def test_an_answer_shows_no_search_that_only_the_one_before_made(fallback: str | None) -> None:
+    """Whoever goes on without the result of the search did not search, be it the same model or another."""
+    gone = {"type": "error", "error": {"type": "not_found_error", "message": "model gone"}}
+    refused = [httpx.Response(404, json=gone)] if fallback else []
+    server = Server(answer(SEARCH, stop="pause_turn"), *refused, answer(SO))
+    session = agent_of(server, fallback=fallback).session("s")
+    notices = [notice async for notice in session.stream("Look")]
+    assert session.result().text == "So it is."
+    shown = [(one.id, one.status) for one in notices if isinstance(one, ProviderCalled)]
+    assert shown == [("srvtoolu_1", "incomplete")]
+    messages = [one.message for one in notices if isinstance(one, TurnEnded)]
+    assert [len(message.provider_calls) for message in messages] == [1, 0]
+
+
+async def test_a_search_goes_on_over_a_pause_in_which_nothing_came() -> None:
+    server = Server(answer(SEARCH, stop="pause_turn"), answer(stop="pause_turn"), answer(FOUND, SO))
+    session = agent_of(server).session("s")
+    notices = [notice async for notice in session.stream("Look")]
+    shown = [(one.id, one.arguments, one.status) for one in notices if isinstance(one, ProviderCalled)]
+    assert shown[-1] == ("srvtoolu_1", '{"query":"a"}', "completed")
+
+
 async def test_an_unfinished_search_is_left_out_where_something_else_comes_behind_it() -> None:
     """One without a result is refused there: behind it a person spoke, or another model goes on."""
     gone = asyncio.Event()
