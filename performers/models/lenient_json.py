@@ -106,6 +106,7 @@ class SurrogateJoiner:
 
     def __init__(self) -> None:
         self._held: dict[object, str] = {}
+        self._begins = False  # a text has begun that only half a character has come of
 
     def join(self, pieces: list[Piece]) -> list[Piece]:
         """*pieces* with whole characters only; a half at the end of a part waits for the next call."""
@@ -116,12 +117,17 @@ class SurrogateJoiner:
         # Half a character at the end of a call's arguments leaves them no JSON: the call fails on its own.
         left = [key for key in self._held if not isinstance(key, int)]
         self._held.clear()
-        return [TextPiece("\ufffd") if key is TextPiece else ReasoningPiece("\ufffd") for key in left]
+        lone = TextPiece("\ufffd", self._begins)
+        return [lone if key is TextPiece else ReasoningPiece("\ufffd") for key in left]
 
     def _mended(self, piece: Piece) -> Piece:
         match piece:
             case TextPiece():
-                return TextPiece(self._take(TextPiece, piece.text), piece.begins)
+                text = self._take(TextPiece, piece.text)
+                # It goes on the first text that there is: watchers do not see an empty one.
+                begins = piece.begins or self._begins
+                self._begins = begins and not text
+                return TextPiece(text, begins and bool(text))
             case ReasoningPiece():
                 text = self._take(ReasoningPiece, piece.text)
                 return ReasoningPiece(text, _joined(piece.signature), _joined(piece.redacted), piece.opaque)

@@ -474,6 +474,35 @@ def test_a_character_torn_over_two_deltas_is_whole_again() -> None:
     assert [piece.arguments for piece in joined if isinstance(piece, CallPiece)] == ['{"a":"😀"}']
 
 
+@pytest.mark.parametrize(
+    ("bits", "second"), [((r"\ud83d", r"\ude00 fine"), "😀 fine"), ((r"\ud83d",), "\ufffd")]
+)
+def test_a_text_that_begins_with_a_torn_character_is_told_as_another_one(
+    bits: tuple[str, ...], second: str
+) -> None:
+    deltas = [
+        f'content_block_delta {{"index": 1, "delta": {{"type": "text_delta", "text": "{bit}"}}}}'
+        for bit in bits
+    ]
+    pieces, ending = read(
+        "anthropic",
+        stream_of(
+            "anthropic",
+            'message_start {"message": {}}',
+            'content_block_start {"index": 0, "content_block": {"type": "text", "text": "one"}}',
+            'content_block_stop {"index": 0}',
+            'content_block_start {"index": 1, "content_block": {"type": "text", "text": ""}}',
+            *deltas,
+            'message_delta {"delta": {"stop_reason": "end_turn"}}',
+            "message_stop",
+        ),
+    )
+    assert isinstance(ending, Complete)
+    # Watchers do not see an empty text.
+    shown = [piece for piece in (*pieces, *ending.pieces) if isinstance(piece, TextPiece) and piece.text]
+    assert shown == [TextPiece("one"), TextPiece(second, begins=True)]
+
+
 def test_a_character_torn_in_thinking_is_whole_again_and_a_half_that_stays_alone_is_told() -> None:
     pieces, ending = read(
         "openai",
