@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, cast
 
 import attrs
@@ -10,7 +11,7 @@ from typing_extensions import TypeVar
 from ...effects.errors import ConfigError
 from ...effects.output import AgentOutput, OutputSpec, TextOutput
 from ...effects.requests import DecodeOutput
-from ...states.context import Mail
+from ...states.context import RECALL, Mail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,11 +50,18 @@ def want(output: AnyKind, prompt: P, log: SessionLog, environment: Environment) 
         return prompt
     kind, spec = _specified(output, environment)
     if kind is not None and spec is not None:
-        state, waiting = log.state, {mail.id for mail in log.state.prompts}
-        environment.outputs.forget(lambda asked: state.knows(asked) and asked not in waiting)
-        environment.outputs.want(prompt.id, spec, kind)
+        environment.outputs.want(prompt.id, spec, kind, partial(_over, log))
     # In the journal with the prompt: another process may be the one that begins its run.
     return attrs.evolve(prompt, output=TextOutput() if spec is None else spec)
+
+
+def _over(log: SessionLog, prompts: Sequence[str]) -> list[str]:
+    """Those of *prompts* whose run has begun, or that were taken back."""
+    waiting = {mail.id for mail in log.state.prompts}
+    others = [prompt for prompt in prompts if prompt not in waiting]
+    # An unknown prompt may be about to be posted. Older ones were refused, or are not remembered any more.
+    unknown = {*[prompt for prompt in others if not log.state.knows(prompt)][-RECALL:]}
+    return [prompt for prompt in others if prompt not in unknown]
 
 
 def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
@@ -82,7 +90,7 @@ def read_as(output: AnyKind, log: SessionLog, environment: Environment) -> None:
     if kind is None or asked_for is None:
         return
     if first is not None:
-        environment.outputs.want(first.id, asked_for, kind)
+        environment.outputs.want(first.id, asked_for, kind, partial(_over, log))
     else:
         environment.outputs.read_as(cast("Machine", state.machine).memory.run, asked_for, kind)
 

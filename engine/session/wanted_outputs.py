@@ -14,13 +14,19 @@ from typing import TYPE_CHECKING, Any, final
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...effects.output import OutputIdentity, OutputSpec
     from ...performers.output import Output
 
+    # Returns those of the given prompts that begin no run here.
+    Over = Callable[[Sequence[str]], Iterable[str]]
+
 # One for all: thousands of sessions may wait in one process, and most of their runs end with text.
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+# Number of prompts below which a session does not look for those that are over.
+_FIRST_LOOK = 16
 
 
 @final
@@ -64,8 +70,10 @@ class WantedOutputs:
     """
 
     known: Mapping[OutputIdentity, Output[Any]] = _NOTHING
-    # Those of prompts whose runs have not begun here.
-    _prompts: Mapping[tuple[str, OutputIdentity], Output[Any]] = _NOTHING
+    # The outputs of prompts whose runs have not begun here, by prompt; one for each shape it was sent with.
+    _prompts: dict[str, dict[OutputIdentity, Output[Any]]] | None = None
+    # Number of prompts in `_prompts` at which `want` looks for those that are over.
+    _enough: int = _FIRST_LOOK
     # That of the latest run that began or went on here, or that a caller named it for.
     _latest: RunOutput | None = None
 
@@ -74,31 +82,42 @@ class WantedOutputs:
         """The *output* of an agent, by its *spec*; none for an agent whose runs end with text."""
         return cls() if spec is None or output is None else cls({spec.identity: output})
 
-    def want(self, prompt: str, spec: OutputSpec, output: Output[Any]) -> None:
-        """Read the output of the run of *prompt*, by its *spec*, as *output*."""
-        self._prompts = {**self._prompts, (prompt, spec.identity): output}
-        self.known = {spec.identity: output, **self.known}
+    def want(self, prompt: str, spec: OutputSpec, output: Output[Any], over: Over) -> None:
+        """
+        Read the output of the run of *prompt*, by its *spec*, as *output*.
 
-    def forget(self, is_over: Callable[[str], bool]) -> None:
-        """Forget the outputs of prompts whose run began elsewhere, or that were taken back."""
-        kept = {key: output for key, output in self._prompts.items() if not is_over(key[0])}
-        self._prompts = kept or _NOTHING
+        *over* is called where the number of prompts kept here has doubled, and so seldom: it returns those of
+        the given prompts whose run began elsewhere, or that were taken back. Their outputs are forgotten.
+        """
+        prompts = self._prompts = {} if self._prompts is None else self._prompts
+        if len(prompts) >= self._enough:
+            for gone in over([*prompts]):
+                del prompts[gone]
+            self._enough = max(_FIRST_LOOK, 2 * len(prompts))
+        prompts.setdefault(prompt, {})[spec.identity] = output
+        self._know(spec, output)
 
     def begin(self, run: str, prompt: str, spec: OutputSpec | None) -> None:
         """Begin *run* with *prompt*: its output has this *spec*, or is text."""
+        wanted = None if self._prompts is None else self._prompts.pop(prompt, None)
+        # A session whose prompts have all begun keeps no dict.
+        self._prompts = self._prompts or None
         if spec is not None:
-            output = self._prompts.get((prompt, spec.identity)) or self.known.get(spec.identity)
+            output = (wanted and wanted.get(spec.identity)) or self.known.get(spec.identity)
             self._latest = RunOutput(run, output)
-        if self._prompts:
-            self.forget(lambda each: each == prompt)
 
     def read_as(self, run: str, spec: OutputSpec, output: Output[Any]) -> None:
         """Read the output of *run*, by its *spec*, as *output*."""
-        self.known = {spec.identity: output, **self.known}
+        self._know(spec, output)
         latest = self._latest
         # A value that its validator saw stays.
         if latest is None or (latest.run, latest.output) != (run, output):
             self._latest = RunOutput(run, output)
+
+    def _know(self, spec: OutputSpec, output: Output[Any]) -> None:
+        if spec.identity not in self.known:
+            # A new dict: the session that this one was copied from may have the same one.
+            self.known = {**self.known, spec.identity: output}
 
     def of_run(self, run: str, spec: OutputSpec) -> RunOutput:
         """The output of *run*, by its *spec*."""

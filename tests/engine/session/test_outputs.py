@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
+from weakref import WeakSet
 
 import msgspec
 import pytest
 
 from turnwheel import Agent, DoneReason, MemoryStore, tool
 from turnwheel.effects import Answer, AskApproval, CallModel, OutputMode, OutputSpec, Policy
-from turnwheel.effects.errors import ConfigError, InputConflict
+from turnwheel.effects.errors import ConfigError, InputConflict, QueueFull
 from turnwheel.effects.notices import RunEnded
+from turnwheel.engine.session.wanted_outputs import WantedOutputs
 from turnwheel.performers import AskAgain, Output, PerformContext
 from turnwheel.performers.stores.base import Store
 from turnwheel.testing import ScriptedModel, calls, says
@@ -228,6 +231,85 @@ async def test_a_prompt_that_comes_again_for_another_output_is_a_conflict() -> N
     for other in (Other, None):
         with pytest.raises(InputConflict):
             await session.run("who?", id="p", output=other)
+
+
+def person_spec() -> OutputSpec:
+    return OutputSpec(schema='{"type": "object"}', name="Person")
+
+
+def test_looking_for_prompts_that_are_over_costs_a_constant_for_each_prompt() -> None:
+    outputs, looked_at = WantedOutputs(), list[int]()
+
+    def over(prompts: Sequence[str]) -> list[str]:
+        looked_at.append(len(prompts))
+        return []
+
+    for number in range(1_000):
+        outputs.want(f"p{number}", person_spec(), Output(Person), over)
+    assert 0 < sum(looked_at) <= 2 * 1_000
+
+
+def test_a_session_that_keeps_few_prompts_looks_seldom_for_those_that_are_over() -> None:
+    outputs, looked_at = WantedOutputs(), list[int]()
+
+    def over(prompts: Sequence[str]) -> Sequence[str]:
+        looked_at.append(len(prompts))
+        return prompts
+
+    for number in range(1_000):
+        outputs.want(f"p{number}", person_spec(), Output(Person), over)
+    assert 0 < sum(looked_at) <= 1_000
+
+
+def reading(outputs: WeakSet[Output[Any]]) -> Output[Person]:
+    """A new output, which is in *outputs* as long as a session keeps it."""
+    output: Output[Person] = Output(Person, validator=lambda _: None)
+    outputs.add(output)
+    return output
+
+
+async def test_outputs_of_prompts_that_were_taken_back_are_forgotten() -> None:
+    session, kept, most = agent(Told()).session("s"), WeakSet[Output[Any]](), 0
+    for _ in range(100):
+        await session.withdraw(await session.send("who?", output=reading(kept)))
+        gc.collect()
+        most = max(most, len(kept))
+    assert most < 30
+
+
+async def test_outputs_of_prompts_that_were_refused_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwheel.effects.validators.MAX_WAITING", 1)
+    monkeypatch.setattr("turnwheel.engine.session.outputs.RECALL", 5)
+    session, kept = agent(Told()).session("s"), WeakSet[Output[Any]]()
+    await session.send("hi")
+    for _ in range(100):
+        with pytest.raises(QueueFull):
+            await session.send("who?", output=reading(kept))
+    gc.collect()
+    assert len(kept) < 30
+
+
+async def test_outputs_of_prompts_that_began_elsewhere_are_forgotten() -> None:
+    store, kept = MemoryStore(), WeakSet[Output[Any]]()
+    async with agent(Told(), store).session("s") as session:
+        for _ in range(4):
+            for _ in range(10):
+                await session.send("who?", output=reading(kept))
+            async with agent(ScriptedModel(*[says(ANN)] * 10), store).session("s") as other:
+                await other.resume()
+            await session.load()
+        gc.collect()
+        assert len(kept) < 30
+
+
+async def test_a_prompt_that_waits_keeps_its_output_while_others_are_taken_back() -> None:
+    seen = list[str]()
+    session = agent(ScriptedModel(says(ANN)), output=Person).session("s")
+    await session.send("who?", output=refusing("Bob", seen))
+    for _ in range(100):
+        await session.withdraw(await session.send("and who?", output=Person))
+    await session.resume()
+    assert seen == ["not Bob: Ann"]
 
 
 # Going on elsewhere
