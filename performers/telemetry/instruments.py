@@ -94,7 +94,7 @@ class _UsedTokens:
         self._sums[key] = usage if summed is None else summed + usage
         count = partial(self._count, key, attributes)
         # Behind those that wait; at once where too many do.
-        if summed is None and not self._outbox.put(count):
+        if summed is None and not self._outbox.offer(count):
             count()
 
     def _count(self, key: tuple[object, ...], attributes: Attributes) -> None:

@@ -49,32 +49,40 @@ class Outbox:
     def _reset(self) -> None:
         # Also in a forked child, which has neither the thread nor, perhaps, the lock.
         self._waiting = deque[Callable[[], object]]()
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler of the host may put or flush in the middle of either.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         # Whether there is a thread, whether it is in the middle of calls, and whether `flush` waits for it.
         self._works = self._calls = self._hurries = False
 
-    def put(self, *calls: Callable[[], object]) -> bool:
+    def put(self, *calls: Callable[[], object]) -> None:
         """
-        Have the thread call *calls*; False where too many wait, and so all are dropped.
+        Have the thread call *calls*; all are dropped where too many wait.
 
         Never waits for a call.
         """
+        if self.offer(*calls):
+            return
+        with self._lock:
+            self.dropped += len(calls)
+            warned, self._warned = self._warned, True
+        # Without the lock: a log handler of the host may wait for another thread that puts.
+        if not warned:
+            error = RuntimeError(f"{self._most:,} spans and measurements wait for an exporter")
+            warn("telemetry is lost", error)
+
+    def offer(self, *calls: Callable[[], object]) -> bool:
+        """Have the thread call *calls*, unless too many wait; returns whether it will."""
         with self._lock:
             before = len(self._waiting)
             if before + len(calls) > self._most:
-                self.dropped += len(calls)
-                full, self._warned = not self._warned, True
-                if full:
-                    error = RuntimeError(f"{self._most:,} spans and measurements wait for an exporter")
-                    warn("telemetry is lost", error)
                 return False
             self._waiting.extend(calls)
-            if self._works:
+            works, self._works = self._works, True
+            if works:
                 if not before:
                     self._changed.notify_all()
                 return True
-            self._works = True
         try:
             threading.Thread(target=self._work, name="turnwheel-telemetry", daemon=True).start()
         except RuntimeError:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics.export import HistogramDataPoint
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -34,6 +35,7 @@ from turnwheel.effects import (
 )
 from turnwheel.effects.errors import ArgumentError, ConfigError
 from turnwheel.performers import OpenTelemetry, PerformContext
+from turnwheel.performers.telemetry.instruments import Instruments
 from turnwheel.performers.telemetry.outbox import Outbox
 from turnwheel.testing import calls, says
 
@@ -448,6 +450,92 @@ def test_an_outbox_drops_what_has_no_room(gate: threading.Event, caplog: pytest.
     gate.set()
     assert (outbox.flush(10), done) == (True, [0, 1])
     assert [record.message.split(":")[0] for record in caplog.records] == ["telemetry is lost"]
+
+
+class Reentrant(logging.Handler):
+    """A log handler that puts into *outbox* and flushes it, itself or in another thread that it waits for."""
+
+    def __init__(self, outbox: Outbox, *, in_thread: bool) -> None:
+        super().__init__()
+        self.outbox, self.in_thread, self.done = outbox, in_thread, False
+
+    def emit(self, _: logging.LogRecord) -> None:
+        if self.in_thread:
+            thread = threading.Thread(target=self.use, daemon=True)
+            thread.start()
+            thread.join()
+        else:
+            self.use()
+
+    def use(self) -> None:
+        self.outbox.put(int)
+        self.outbox.flush(0.01)
+        self.done = True
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_log_handler_may_use_the_outbox_that_warns(gate: threading.Event, *, in_thread: bool) -> None:
+    outbox, began = Outbox(most=1), threading.Event()
+    outbox.put(lambda: (began.set(), gate.wait()))
+    assert began.wait(PATIENCE)
+    handler, logger = Reentrant(outbox, in_thread=in_thread), logging.getLogger("turnwheel")
+    logger.addHandler(handler)
+    try:
+        thread = threading.Thread(target=outbox.put, args=(int, int), daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+    finally:
+        logger.removeHandler(handler)
+    assert (handler.done, thread.is_alive()) == (True, False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGALRM")
+def test_a_signal_handler_may_use_the_outbox_while_it_is_used() -> None:
+    code = (
+        "import signal\n"
+        "from turnwheel.performers.telemetry.outbox import Outbox\n"
+        "outbox, handled = Outbox(), 0\n"
+        "def handle(*_):\n"
+        "    global handled\n"
+        "    outbox.put(int)\n"
+        "    outbox.flush(0)\n"
+        "    handled += 1\n"
+        "signal.signal(signal.SIGALRM, handle)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)\n"
+        "while handled < 500:\n"
+        "    outbox.put(int)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "print(outbox.flush(30))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout == "True\n"
+
+
+class Filling(dict[str, Any]):
+    """Attributes that fill *outbox* when they are read, as another thread may do at that moment."""
+
+    outbox: Outbox
+
+    def items(self) -> Any:
+        while self.outbox.offer(int):
+            pass
+        return super().items()
+
+
+def test_tokens_that_are_counted_at_once_are_not_told_as_lost(caplog: pytest.LogCaptureFixture) -> None:
+    reader = InMemoryMetricReader()
+    kit, attributes = Instruments(None, MeterProvider([reader]), content=False), Filling(model="m")
+    attributes.outbox = kit.outbox
+    kit.count(Usage(input=7, output=3), attributes)
+    assert kit.outbox.flush(PATIENCE)
+    data = reader.get_metrics_data()
+    assert data is not None
+    (scope,) = data.resource_metrics[0].scope_metrics
+    points = [point for metric in scope.metrics for point in metric.data.data_points]
+    assert [getattr(point, "value", None) for point in points] == [7, 3]
+    assert (kit.outbox.dropped, caplog.records) == (0, [])
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
