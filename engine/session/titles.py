@@ -183,20 +183,28 @@ async def _ask(log: SessionLog, environment: Environment, ctx: Context, most: in
     try:
         if beside is not None:
             beside.began(request, scene)
-        answer = await ask(request, scene)
-        # A host may replace the performer, and no driver checks this answer.
-        if not isinstance(answer, ModelFinished | ModelFailed):
-            msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
-            raise TypeError(msg)
+        answer = _checked(await ask(request, scene))
         # A provider that broke off in the middle reports no usage, and is paid all the same: estimated then.
         usage = usage_of(answer.usage, message_size(message), heard, begun=bool(heard))
         spent = ctx.spent_on(request.model, usage, answer.seconds)
         if beside is not None:
             beside.ended(answer, spent)
+    except Exception:
+        if beside is not None:
+            beside.raised(request.id, clock.now())
+        raise
     finally:
         if beside is not None:
             beside.left(clock.now())
     return Titled(at=answer.at, title=_read(scene.faults, answer, heard), spent=spent)
+
+
+def _checked(answer: object) -> ModelFinished | ModelFailed:
+    # A host may replace the performer, and no driver checks this answer.
+    if isinstance(answer, ModelFinished | ModelFailed):
+        return answer
+    msg = f"performer of CallModel: answered {answer!r}; return ModelFinished or ModelFailed"
+    raise TypeError(msg)
 
 
 def _scene(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from opentelemetry.context import attach
 from opentelemetry.trace import set_span_in_context
 
-from ...effects import AnswerFailed, ModelCalled, ModelFinished, SummaryEnded
+from ...effects import AnswerFailed, Failure, ModelCalled, ModelFinished, SummaryEnded, Usage
 from . import conventions as words
 from .chat_spans import ChatSpans
 
@@ -74,7 +74,7 @@ class SideCall:
                     )
                 )
                 return
-            self._chats.failed(
+            self._failed(
                 AnswerFailed(
                     at=answer.at,
                     request=answer.request,
@@ -84,12 +84,26 @@ class SideCall:
                     cost=cost,
                 )
             )
-            self._chats.settle()
         except Exception as error:  # noqa: BLE001  # as in `began`
             self._outbox.failed(error)
 
+    def raised(self, request: str, at: float) -> None:
+        """End the span of *request* *at* that time, if it is open: its performer raised an error."""
+        # Without the text of the error, in which no secrets have been replaced.
+        failed = AnswerFailed(
+            at=at, request=request, failure=Failure.INTERNAL, message="", usage=Usage(), cost=None
+        )
+        try:
+            self._failed(failed)
+        except Exception as error:  # noqa: BLE001  # as in `began`
+            self._outbox.failed(error)
+
+    def _failed(self, notice: AnswerFailed) -> None:
+        self._chats.failed(notice)
+        self._chats.settle()
+
     def left(self, at: float) -> None:
-        """End the span *at* that time, if it is open: the session does not wait for the answer."""
+        """End the span *at* that time, if it is open: the call was cancelled, as the session is closed."""
         try:
             self._chats.close(at, {words.RESTING: True})
         except Exception as error:  # noqa: BLE001  # as in `began`

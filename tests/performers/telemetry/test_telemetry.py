@@ -476,7 +476,12 @@ class Reentrant(logging.Handler):
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_log_handler_may_use_the_outbox_that_warns(gate: threading.Event, *, in_thread: bool) -> None:
     outbox, began = Outbox(most=1), threading.Event()
-    outbox.put(lambda: (began.set(), gate.wait()))
+
+    def hang() -> None:
+        began.set()
+        gate.wait()
+
+    outbox.put(hang)
     assert began.wait(PATIENCE)
     handler, logger = Reentrant(outbox, in_thread=in_thread), logging.getLogger("turnwheel")
     logger.addHandler(handler)
@@ -687,21 +692,31 @@ def test_a_forked_child_counts_its_own_tokens_alone() -> None:
     assert done.stdout == "child 5 2\nparent 7 3\n"
 
 
-async def test_a_title_performer_that_raises_leaves_no_open_span() -> None:
-    world = World()
+@pytest.mark.parametrize(
+    ("raises", "error", "rests"), [(True, "internal", None), (False, None, True)], ids=["raises", "hangs"]
+)
+async def test_a_title_performer_that_gives_no_answer_leaves_no_open_span(
+    *, raises: bool, error: str | None, rests: bool | None
+) -> None:
+    world, asked = World(content=True), asyncio.Event()
 
     async def ask(request: CallModel, scene: PerformContext) -> ModelFinished:
         if request.purpose is not Purpose.TURN:
-            msg = "no titles here"
-            raise ValueError(msg)
+            asked.set()
+            if raises:
+                msg = "no titles here"
+                raise ValueError(msg)
+            await asyncio.Event().wait()
         return ModelFinished(
             at=scene.clock.now(), request=request.id, stop=StopReason.END_TURN, usage=Usage()
         )
 
-    agent = world.agent(performers={CallModel: ask}, titles="model")
+    agent = world.agent(performers={CallModel: ask}, titles="model", store=None)
     async with agent.session("s") as session:
         await session.run("Hi.")
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await asyncio.wait_for(asked.wait(), PATIENCE)
     spans = await world.spans()
-    assert [(span.attributes or {}).get("turnwheel.purpose") for span in spans].count("title") == 1
+    (span,) = [span for span in spans if (span.attributes or {}).get("turnwheel.purpose") == "title"]
+    about = span.attributes or {}
+    assert (about.get("error.type"), about.get("turnwheel.resting")) == (error, rests)
+    assert (span.status.is_ok, span.status.description) == (error is None, None)
