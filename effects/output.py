@@ -47,7 +47,7 @@ _ANNOTATIONS = frozenset(
 )
 
 # Keywords whose own keys are names, with schemas or lists of names, and those that hold a list in any order.
-_BY_NAME = frozenset(
+_KEYED_BY_NAME = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs", "definitions"}
 )
 _UNORDERED = frozenset({"required", "enum", "type", "anyOf", "oneOf", "allOf"})
@@ -72,7 +72,7 @@ def _shape(node: object) -> object:
 def _keyword(key: str, value: object) -> object:
     """The shape of the *value* of the keyword *key*."""
     # Properties may have names of keywords, and values may look like schemas.
-    if key in _BY_NAME and isinstance(value, dict):
+    if key in _KEYED_BY_NAME and isinstance(value, dict):
         return {
             name: _unordered(each) if isinstance(each, list) else _shape(each) for name, each in value.items()
         }
