@@ -103,7 +103,8 @@ class WantedOutputs:
         # A session whose prompts have all begun keeps no dict.
         self._prompts = self._prompts or None
         if spec is not None:
-            output = (wanted and wanted.get(spec.identity)) or self.known.get(spec.identity)
+            asked_for = None if wanted is None else wanted.get(spec.identity)
+            output = self.known.get(spec.identity) if asked_for is None else asked_for
             self._latest = RunOutput(run, output)
 
     def read_as(self, run: str, spec: OutputSpec, output: Output[Any]) -> None:

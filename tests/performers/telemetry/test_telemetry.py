@@ -459,7 +459,7 @@ class Reentrant(logging.Handler):
         super().__init__()
         self.outbox, self.in_thread, self.done = outbox, in_thread, False
 
-    def emit(self, _: logging.LogRecord) -> None:
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002  # as `Handler` has it
         if self.in_thread:
             thread = threading.Thread(target=self.use, daemon=True)
             thread.start()
