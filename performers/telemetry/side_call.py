@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
 from opentelemetry.context import attach
@@ -12,6 +13,8 @@ from . import conventions as words
 from .chat_spans import ChatSpans
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opentelemetry.context import Context
     from opentelemetry.util.types import AttributeValue
 
@@ -47,18 +50,16 @@ class SideCall:
             purpose=request.purpose,
             max_output=request.max_output,
         )
-        try:
+        with self._guarded():
             self._chats.asks(called)
             span = self._chats.span(request, scene, self._within)
             if span is not None:
                 attach(set_span_in_context(span))
-        except Exception as error:  # noqa: BLE001  # the host's tracer is any code
-            self._outbox.failed(error)
 
     def ended(self, answer: ModelFinished | ModelFailed, spent: Spent) -> None:
         """End the span with the *answer*, which cost what was *spent*."""
         usage, cost = spent.usage, spent.known_cost
-        try:
+        with self._guarded():
             if isinstance(answer, ModelFinished):
                 # As a summary: of that, too, the notice has no text.
                 self._chats.answered(
@@ -84,8 +85,6 @@ class SideCall:
                     cost=cost,
                 )
             )
-        except Exception as error:  # noqa: BLE001  # as in `began`
-            self._outbox.failed(error)
 
     def raised(self, request: str, at: float) -> None:
         """End the span of *request* *at* that time, if it is open: its performer raised an error."""
@@ -93,18 +92,22 @@ class SideCall:
         failed = AnswerFailed(
             at=at, request=request, failure=Failure.INTERNAL, message="", usage=Usage(), cost=None
         )
-        try:
+        with self._guarded():
             self._failed(failed)
-        except Exception as error:  # noqa: BLE001  # as in `began`
-            self._outbox.failed(error)
+
+    def left(self, at: float) -> None:
+        """End the span *at* that time, if it is open: the call was cancelled, as the session is closed."""
+        with self._guarded():
+            self._chats.close(at, {words.RESTING: True})
 
     def _failed(self, notice: AnswerFailed) -> None:
         self._chats.failed(notice)
         self._chats.settle()
 
-    def left(self, at: float) -> None:
-        """End the span *at* that time, if it is open: the call was cancelled, as the session is closed."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Log an error of the block instead of raising it."""
         try:
-            self._chats.close(at, {words.RESTING: True})
-        except Exception as error:  # noqa: BLE001  # as in `began`
+            yield
+        except Exception as error:  # noqa: BLE001  # the host's tracer is any code
             self._outbox.failed(error)
