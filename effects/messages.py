@@ -223,7 +223,7 @@ class Message:
 
     @property
     def stop(self) -> StopReason | None:
-        """Why the answer ended that this message is; None where it is no answer."""
+        """The reason for which this answer of a model ended; None for any other message."""
         last = self.parts[-1] if self.parts else None
         return last.reason if isinstance(last, Finish) else None
 

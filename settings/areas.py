@@ -202,7 +202,7 @@ class Telemetry:
     content: bool = False
 
     def made(self) -> OpenTelemetry:
-        """What an agent takes; raises `ConfigError` where the extra `otel` is not installed."""
+        """The telemetry that an agent takes; raises `ConfigError` where the extra `otel` is not installed."""
         from ..performers.telemetry.otel import OpenTelemetry as Made  # noqa: PLC0415  # most agents have none
 
         return Made(content=self.content)

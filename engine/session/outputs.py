@@ -56,7 +56,7 @@ def want(output: AnyKind, prompt: P, log: SessionLog, environment: Environment) 
 
 
 def _over(log: SessionLog, prompts: Sequence[str]) -> list[str]:
-    """Those of *prompts* whose run has begun, or that were taken back."""
+    """The *prompts* whose run has begun, or that were taken back."""
     waiting = {mail.id for mail in log.state.prompts}
     others = [prompt for prompt in prompts if prompt not in waiting]
     # An unknown prompt may be about to be posted. Older ones were refused, or are not remembered any more.

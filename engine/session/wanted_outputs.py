@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # Returns those of the given prompts that begin no run here.
     Over = Callable[[Sequence[str]], Iterable[str]]
 
-# One for all: thousands of sessions may wait in one process, and most of their runs end with text.
+# Shared: thousands of sessions may wait in one process, and most of their runs end with text.
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 # Number of prompts below which a session does not look for those that are over.
@@ -74,7 +74,7 @@ class WantedOutputs:
     _prompts: dict[str, dict[OutputIdentity, Output[Any]]] | None = None
     # Number of prompts in `_prompts` at which `want` looks for those that are over.
     _enough: int = _FIRST_LOOK
-    # That of the latest run that began or went on here, or that a caller named it for.
+    # The output of the latest run that began or went on here, or that a caller named it for.
     _latest: RunOutput | None = None
 
     @classmethod
@@ -91,8 +91,8 @@ class WantedOutputs:
         """
         prompts = self._prompts = {} if self._prompts is None else self._prompts
         if len(prompts) >= self._enough:
-            for gone in over([*prompts]):
-                del prompts[gone]
+            for finished in over([*prompts]):
+                del prompts[finished]
             self._enough = max(_FIRST_LOOK, 2 * len(prompts))
         prompts.setdefault(prompt, {})[spec.identity] = output
         self._know(spec, output)

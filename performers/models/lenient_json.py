@@ -124,7 +124,7 @@ class SurrogateJoiner:
         match piece:
             case TextPiece():
                 text = self._take(TextPiece, piece.text)
-                # It goes on the first text that there is: watchers do not see an empty one.
+                # The flag goes on the first text that is not empty: watchers do not see an empty one.
                 begins = piece.begins or self._begins
                 self._begins = begins and not text
                 return TextPiece(text, begins and bool(text))

@@ -94,7 +94,7 @@ def _strict(node: Any) -> dict[str, Any]:  # noqa: ANN401  # a part of a schema
         if "properties" in schema or "items" in schema:
             raise _NotInSubset
         return strict | _typed(schema)
-    # One name, or a list of names.
+    # The name of a type, or a list of such names.
     types = schema.get("type")
     if types is None:
         raise _NotInSubset

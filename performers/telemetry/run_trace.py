@@ -166,7 +166,7 @@ class RunTrace:
         name = f"{words.INVOKE_AGENT} {self._shared.get(words.AGENT_NAME, '')}".rstrip()
         attributes = {**self._shared, words.OPERATION: words.INVOKE_AGENT}
         span = self._instruments.start(name, attributes, at, self._within, links)
-        # What the spans inside of this one are part of.
+        # The context of the spans inside of this one.
         self._here = set_span_in_context(span, self._within)
         about = span.get_span_context()
         if about.is_valid:
