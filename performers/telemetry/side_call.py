@@ -13,7 +13,7 @@ from . import conventions as words
 from .chat_spans import ChatSpans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from opentelemetry.context import Context
     from opentelemetry.util.types import AttributeValue
@@ -105,7 +105,7 @@ class SideCall:
         self._chats.settle()
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self) -> Generator[None]:
         """Log an error of the block instead of raising it."""
         try:
             yield
